@@ -1,11 +1,13 @@
 """pagefeed: LLM training batches straight from Parquet.
 
-Any page of any file at random, globally shuffled, cut into sequences, on every rank,
-resumable to the exact sample. Nothing is converted, copied or cached first.
+Loaders read any page of any file at random. They shuffle globally, cut rows into
+sequences, serve every rank, and resume at the exact sample. Nothing is converted,
+copied or cached first.
 
-A name is imported when it is first used, so that `import pagefeed` costs little.
-Results, and what few people call, lie in `pagefeed.reports`, `pagefeed.prepare`,
-`pagefeed.dataset` and `pagefeed.run`; mixtures that learn in `pagefeed.mixing`.
+A name is imported when it is first used, so that `import pagefeed` costs little. Result
+types and less common functions are in `pagefeed.reports`, `pagefeed.prepare`,
+`pagefeed.dataset` and `pagefeed.run`. Policies that learn mixture weights are in
+`pagefeed.mixing`.
 """
 
 import logging as _logging

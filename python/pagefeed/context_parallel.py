@@ -31,22 +31,23 @@ OF_SEQUENCES = ("doc_lens", "lengths")
 class ContextParallel:
     """The part of each sequence for one rank of a context-parallel group.
 
-    All ranks of a group have the same data-parallel rank, and so the same batches; each
-    is given its part of every field with a value for every token: ``input_ids`` [batch,
+    All ranks of a group have the same data-parallel rank, and so the same batches. Each
+    rank gets its part of every field with one value per token: ``input_ids`` [batch,
     length / size], labels, positions, masks and aligned columns. Labels and positions
-    are those of the whole sequence. ``cu_seqlens`` and the like stay those of whole
-    sequences.
+    are computed on the whole sequence before it is cut. Fields such as ``cu_seqlens``
+    still describe whole sequences.
 
-    Of ``Packed(multiple_of=2 * size)`` a rank gets its part of each document, as
-    TransformerEngine has it for its format ``thd``. ``cu_seqlens`` then counts tokens
-    of documents, and ``cu_seqlens_padded`` their places.
+    With ``Packed(multiple_of=2 * size)`` a rank gets its part of each document, as
+    TransformerEngine expects for its format ``thd``. ``cu_seqlens`` then counts the
+    tokens of documents without padding, and ``cu_seqlens_padded`` counts them with
+    padding.
 
     Args:
         rank: Rank in the group.
         size: Ranks of the group.
         layout: ``"zigzag"`` cuts a sequence into ``2 * size`` chunks and gives rank i
-            the chunks i and ``2 * size - 1 - i``, so that all have as much causal
-            attention to do; ``"contiguous"`` cuts it into ``size``.
+            the chunks i and ``2 * size - 1 - i``, so that all ranks compute equally
+            much causal attention. ``"contiguous"`` cuts it into ``size`` chunks.
 
     Raises:
         InvalidArgumentError: If the rank is not in the group, or the layout unknown.
@@ -71,7 +72,7 @@ class ContextParallel:
 
     @classmethod
     def parse(cls, value: object) -> ContextParallel | None:
-        """Take a :class:`ContextParallel`, or None for none.
+        """Return a :class:`ContextParallel` unchanged, and None for None.
 
         Raises:
             InvalidArgumentError: If it is something else.
@@ -87,7 +88,7 @@ class ContextParallel:
         """Return the setting for a one-dimensional device mesh, such as ``mesh["cp"]``.
 
         Raises:
-            InvalidArgumentError: If it is none.
+            InvalidArgumentError: If the mesh does not have exactly one dimension.
         """
         if not hasattr(mesh, "get_local_rank") or mesh.ndim != 1:
             raise InvalidArgumentError(
@@ -102,7 +103,7 @@ class ContextParallel:
         return 2 * self.size if self.layout == "zigzag" else self.size
 
     def check_length(self, length: int) -> None:
-        """Refuse sequences that cannot be cut.
+        """Raise an error if sequences of this length cannot be cut.
 
         Raises:
             InvalidArgumentError: If the length is no multiple of the chunks.
@@ -116,10 +117,10 @@ class ContextParallel:
             )
 
     def check(self, sequences: Cut, length: int) -> None:
-        """Refuse sequences that are not of one length, or cannot be cut.
+        """Raise an error if sequences differ in length or cannot be cut.
 
         Raises:
-            InvalidArgumentError: Saying what to give.
+            InvalidArgumentError: If so; the message says which cut to give.
         """
         if not sequences.has_one_length:
             raise InvalidArgumentError(
@@ -147,14 +148,14 @@ class ContextParallel:
         """Return which tokens of joined sequences belong to this rank.
 
         Args:
-            borders: First token of each sequence, and the number of tokens.
+            borders: First token of each sequence, then the number of all tokens.
 
         Returns:
             int64 [tokens / size].
 
         Raises:
-            InvalidArgumentError: If a length is no multiple of the chunks, or the
-                borders are not whole numbers that do not fall.
+            InvalidArgumentError: If a length is not a multiple of the number of chunks,
+                or the borders are not whole numbers in ascending order.
 
         Example:
             >>> ContextParallel(0, 2).places([0, 4, 12]).tolist()
@@ -180,13 +181,13 @@ class ContextParallel:
     def part(
         self, batch: Batch, length: int, borders: npt.ArrayLike | None = None
     ) -> Batch:
-        """Return a batch with this rank's part of all fields with values by token.
+        """Return a batch with this rank's part of each field with a value per token.
 
         Args:
             batch: The whole batch of arrays.
             length: Tokens of a row.
-            borders: Where the sequences that are cut begin in the flattened batch, and
-                the end; by default they are the rows.
+            borders: Where each sequence to cut begins in the flattened batch, then the
+                end of the last. By default every row is a sequence.
         """
         columns = self.columns(length) if borders is None else self.places(borders)
 

@@ -3,42 +3,45 @@
 The core turns rows into batches in five steps, and each has one interface here:
 
 1. A **source** says what rows there are. :class:`Dataset` is one table of rows:
-   :class:`Spans` are the rows that are selected, :class:`PageIndex` says which page of
-   which file has a row. A :class:`Source` that is not one dataset makes its own run
-   (``make_run``), as a mixture does. A column describes what its rows hold besides
-   tokens: with ``bytes_beside``, blocks hold fewer rows; ``numbers_beside`` are
-   :class:`RowNumbers` by name, which ``index.stored_sums(name)`` adds up for
-   sequences. ``Source.feed`` wraps the feed of step 5.
+   :class:`Spans` are the selected rows, :class:`PageIndex` says which page of which
+   file holds a row. A :class:`Source` that is not one dataset, such as a mixture, makes
+   its own run (``make_run``). The page index of a column also describes data that rows
+   carry besides tokens. ``bytes_beside`` gives their bytes, so that blocks hold fewer
+   rows. ``numbers_beside`` gives :class:`RowNumbers` by name, which
+   ``index.stored_sums(name)`` adds up for sequences. ``Source.feed`` wraps the feed of
+   step 5.
 2. A **cut** says how rows become sequences: :class:`Cut`, or :class:`TokenCut` for
    sequences of one length. Its ``index(spans)`` returns a :class:`SequenceIndex`:
-   sequences numbered in file order, each some :class:`Segments` of pages, grouped in
-   blocks. Seed, epoch and data play no part. :class:`SpanIndex` makes the blocks.
+   sequences numbered in file order and grouped in blocks. Each sequence is a few
+   :class:`Segments` of pages. The index does not depend on seed or epoch, and reads no
+   data. :class:`SpanIndex` makes the blocks.
 3. An **order** says which sequence is at which position: :class:`Ordered`. It is a pure
    function of a key, which :func:`derive_key` makes of seed, epoch and names.
-4. A **run** says what is delivered: :class:`Run` stays the same while a loader
-   iterates, a :class:`Cursor` is a place in it, a :class:`LoaderState` is that place as
-   a few integers. ``cursor.route`` says which positions a rank gets at which step. A
-   room adds to states by a :class:`StatePart`, ``"state part NAME"`` in its table.
+4. A **run** says what is delivered. A :class:`Run` stays the same while a loader
+   iterates, a :class:`Cursor` is a position in it, and a :class:`LoaderState` is that
+   position as a few integers. ``cursor.route`` says which positions a rank gets at
+   which step. A room adds its own data to states as a :class:`StatePart`, registered as
+   ``"state part NAME"``.
 5. A **feed** makes batches: :class:`Feed`. Its ``plan`` turns sequences into a
    :class:`BatchPlan` for the engine, its ``batch`` turns what the engine delivers into
    a :data:`Batch`. A cut whose ``feed`` returns None uses the feed of tokens.
 
 Adapters and reports read a loader through ``loader.view()``, a :class:`RunView`: the
-settings, the run, and the :class:`Position`, which three moves change: ``begin``,
-``go_on`` and, behind the last step, ``done``. It makes no copy. ``loader.plan(steps)``
-is the table that goes to the engine, of any steps: a :class:`Plan` of rows, their
-sequences, and :class:`Segments` of these.
+settings, the run, and the :class:`Position`. Three moves change the position:
+``begin``, ``go_on`` and, after the last step, ``done``. ``view()`` makes no copy.
+``loader.plan(steps)`` returns the table that the engine would get for any steps: a
+:class:`Plan` of rows, their sequences, and the :class:`Segments` of these.
 
-A loader of another kind, whose sequences have no numbers, is an :class:`AnyLoader` with
-an :class:`AnyView` of its own: see :mod:`pagefeed.uncounted`. Adapters that need no
-numbers take any.
+A loader whose sequences have no numbers is an :class:`AnyLoader` with its own kind of
+:class:`AnyView`: see :mod:`pagefeed.uncounted`. Adapters that need no sequence numbers
+accept any :class:`AnyLoader`.
 
 The core imports no room. A room that the core needs registers by name in
 :mod:`pagefeed.rooms`, and the core asks for it with :func:`provided` or :func:`room`.
 
 Example:
     A cut that takes the first tokens of every row is forty lines: see
-    ``tests/outside/first_tokens.py``. Used as any other cut::
+    ``tests/outside/first_tokens.py``. It is used like any other cut::
 
         loader = pf.Loader(data, sequences=FirstTokens(128), batch_size=8)
 """

@@ -1,7 +1,7 @@
-"""Modules of the rooms, for the core and the public names.
+"""The table of rooms: which module provides which public name or core extension.
 
-A static table, read when :mod:`pagefeed` is imported; rooms are imported when they are
-first used.
+The table is static and read when :mod:`pagefeed` is imported. A room is imported when
+it is first used.
 """
 
 from pagefeed.core.wiring import provide

@@ -36,22 +36,23 @@ __all__ = ["SequenceView"]
 class SequenceView:
     """The sequences of a dataset in file order, as a map-style dataset.
 
-    Use it where something else decides the order: a sampler of
-    ``torch.utils.data.DataLoader``, Grain, or a look at the data. A call of
-    ``__getitems__``, as samplers of batches make it, reads a page once for all its
-    sequences. A :class:`Loader` knows which sequences come next, and is far faster.
+    Use it where something else decides the order, such as a sampler of
+    ``torch.utils.data.DataLoader`` or Grain, or to look at single sequences.
+    ``__getitems__``, which batch samplers call, reads each page once for all its
+    sequences. A :class:`Loader` is far faster, as it knows which sequences come next.
 
     Threads may share a view. It can be pickled, and used after a fork.
 
     Args:
-        dataset: What :func:`pagefeed.parquet` returned.
+        dataset: A dataset, such as :func:`pagefeed.parquet` returns.
         sequences: How to cut it, such as ``Windows(2048)``.
-        memory: Bytes it may hold while it reads.
+        memory: Bytes that the view may hold while it reads.
         format: ``"numpy"`` or ``"torch"``.
         dtype: ``"int64"``, ``"int32"`` or ``"uint16"``.
         padding: Token that fills up short sequences.
-        vocab_size: A page with a token id that is not below it is refused. By default
-            the size that files of :func:`pagefeed.tokenize` record.
+        vocab_size: Rows of the embedding. A page with a token id that is not below this
+            number is refused. By default the size that files of
+            :func:`pagefeed.tokenize` record.
         num_threads: Threads that read. By default this rank's share of the CPUs.
 
     Raises:

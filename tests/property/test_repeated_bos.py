@@ -118,7 +118,7 @@ def check_labels(batch: Any, *, across: bool) -> None:
 
 
 def test_a_bos_is_needed():
-    with pytest.raises(InvalidArgumentError, match="repeat_bos is of a bos"):
+    with pytest.raises(InvalidArgumentError, match="repeat_bos needs a bos"):
         pf.Packed(8, repeat_bos=True)
     with pytest.raises(InvalidArgumentError, match="length=1"):
         pf.Packed(1, bos=1, repeat_bos=True)

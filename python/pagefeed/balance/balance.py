@@ -1,13 +1,13 @@
 """Settings of balance: sequences of similar cost get the same position on every rank.
 
-Inside a stretch every rank deals its sequences by cost. Its k-th one stands at the
-quantile of cost that is the k-th number of a keyed sequence which spreads evenly, the
-same for all ranks. So the ranks of a step cost about the same, and a few consecutive
+Inside a stretch, every rank reorders its sequences by cost. The k-th sequence of a rank
+is at a quantile of its costs: the k-th number of a keyed, evenly spread sequence that
+all ranks share. So the ranks of a step cost about the same, and a few consecutive
 sequences of a rank span all costs.
 
-Every epoch is dealt anew. Costs that are nearly equal count as equal, so who stands
-beside whom changes. A keyed hash draws the quantiles, the batches of a bucket, and
-which rank takes which of the sequences that share a quantile.
+Every epoch is dealt differently. Costs that are nearly equal count as equal, so the
+sequences that share a step change. A keyed hash draws the quantiles, the batches of a
+bucket, and which rank takes which of the sequences that share a quantile.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ KINDS = ("attention", "tokens")
 COSTS = ("tokens", "attention", "images")
 MOST = 1 << 16
 MOST_TOGETHER = 1 << 18
-"""Sequences of all ranks that are dealt together, about: with very many ranks stretches
-are shorter."""
+"""About how many sequences of all ranks are dealt together: with very many ranks,
+stretches are shorter."""
 LEAST_BUCKETS = 4
 """Least number of buckets in a stretch."""
 SLOT_BYTES = 80
@@ -54,29 +54,31 @@ SLOT_BYTES = 80
 
 @dataclass(frozen=True)
 class Balance:
-    """Costs of a sequence, and how far sequences may be moved to balance ranks.
+    """Settings of balancing: the cost of a sequence, and how far sequences may move.
 
     A sequence costs ``tokens * (its tokens) + attention * (sum of the squared lengths
     of its documents) + images * (what its images cost)``. Only their ratio counts.
 
     Args:
         tokens: Cost of a token.
-        attention: Cost of a token that another one of its document looks at.
-        images: Cost of an image for each token that it becomes, or by ``cost=`` of
-            :func:`with_images`: what the encoder of images spends.
-        stretch: Sequences of a rank that are dealt by cost together, 2 to 65,536. Long
-            ones balance better, and hold pages for longer.
-        bucket: Sequences of a rank in a row that are of like cost, 1 to half a stretch.
-            By default they are as unlike as they can be, so that steps cost alike; 64
-            make batches of documents of like length, so that little is padded.
-        equal: Costs that differ by less than this part of themselves and of the mean
-            cost count as equal, 0 to 1. The more it is, the more rarely the mates of a
-            batch meet again in the next epoch, and the less is balanced or the more is
-            padded. By default 0.02 if ``exact``, and 0.05 in buckets, over the number
-            of stretches of an epoch; otherwise 0, as each rank draws its sequences.
-        exact: Deal the sequences of all ranks together. Ranks cost alike whatever lies
-            where, also of little data by few sources, and each reads pages of all. One
-            rank has the same order either way.
+        attention: Cost of each pair of a query and a key token of one document.
+        images: Factor of the cost that an image causes in its encoder: its number of
+            tokens, or the result of ``cost=`` of :func:`with_images`.
+        stretch: Sequences of a rank that are dealt by cost together, 2 to 65,536.
+            Longer stretches balance better, but keep pages in memory longer.
+        bucket: Consecutive sequences of a rank with similar cost, 1 to half a stretch.
+            The default 1 makes neighbours as different as possible, so that steps cost
+            about the same. 64 makes batches of documents of similar length, with little
+            padding.
+        equal: Costs count as equal if they differ by less than this share of themselves
+            and of the mean cost, 0 to 1. With a larger share, sequences of a batch meet
+            more rarely in the next epoch, but balance is worse, or padding is more. By
+            default 0.02 if ``exact``, and 0.05 in buckets, divided by the number of
+            stretches of an epoch; otherwise 0, as each rank draws its own sequences.
+        exact: Deal the sequences of all ranks together. Ranks then cost about the same
+            wherever long documents are stored, even with little data from few sources,
+            but each rank reads pages of all ranks. With one rank the order is the same
+            either way.
 
     Raises:
         InvalidArgumentError: If a cost is negative or not finite, none is positive,
@@ -122,7 +124,7 @@ class Balance:
 
     @classmethod
     def parse(cls, value: BalanceLike) -> Balance | None:
-        """Take a :class:`Balance`, ``"attention"``, ``"tokens"``, or None for none.
+        """Return a :class:`Balance` from itself or its short name, and None for None.
 
         ``"tokens"`` is ``Balance(tokens=1, bucket=64, stretch=2048)``.
 
@@ -144,7 +146,8 @@ class Balance:
         """Return a function from numbers of sequences to costs, float64 [sequences].
 
         Raises:
-            InvalidArgumentError: If all cost the same, or their costs are not known.
+            InvalidArgumentError: If all sequences cost the same, or their costs are not
+                known.
         """
         of_token, of_pair, of_image = self._ratio
         if not (of_pair or of_image or index.tokens_differ):
@@ -176,11 +179,12 @@ class Balance:
         return min(self.stretch, shorter)
 
     def dealing_bytes(self, ranks: int, num_sequences: int | None) -> int:
-        """Return the bytes in which sequences are dealt.
+        """Return the bytes of memory that dealing needs.
 
         Args:
             ranks: Ranks that are balanced.
-            num_sequences: Sequences of an epoch; None if these do not bound it.
+            num_sequences: Sequences of an epoch; None if stretches are not limited by
+                it.
         """
         # The last stretch is up to twice as long as the others.
         sequences = 2 * self.slots_of(ranks) * ranks

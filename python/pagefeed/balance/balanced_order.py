@@ -70,17 +70,17 @@ class _Stretch:
 class Dealing:
     """Deals the sequences in the stretches of each rank by their cost.
 
-    It is a permutation of the positions, and a pure function of its arguments. A
-    position is found by looking at one stretch of its rank.
+    It is a permutation of the positions, and a pure function of its arguments. To find
+    a position, one stretch of its rank is dealt.
 
     Args:
         order: The order that is balanced.
         balance: How long stretches and buckets are.
         key: Key of this epoch.
-        costs: Gives what sequences cost.
+        costs: Function that returns the costs of sequences.
         ranks: N, for which it is balanced: rank r takes r, r + N, and so on.
-        divisions: Gives the division of a position; or the number of positions, if they
-            are one division and an epoch.
+        divisions: Function that returns the division of a position; or the number of
+            positions, if they are one division and an epoch.
     """
 
     def __init__(
@@ -162,8 +162,8 @@ class Dealing:
     def borders(self, position: int) -> tuple[int, int]:
         """Return the first position of a stretch, and one past its last.
 
-        A stretch is so many whole turns of all ranks; the last one of a division is up
-        to twice as long.
+        A stretch is a fixed number of whole turns of all ranks. The last stretch of a
+        division is up to twice as long.
         """
         division, size = self._division(position), self._size
         first = -(-division.first // self._ranks) * self._ranks

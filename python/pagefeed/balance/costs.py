@@ -29,7 +29,8 @@ def stored_squares(index: SequenceIndex) -> CheckedArray | None:
     """Map sums of squared document lengths. Compute them if they are not stored.
 
     Returns:
-        float32 [sequences]; None if the rows have no tokens, or nobody says.
+        float32 [sequences]; None if the rows have no tokens, or their lengths are
+        unknown.
     """
     return index.stored_squares()
 
@@ -83,8 +84,8 @@ Float64Array = npt.NDArray[np.float64]
 class SequenceCosts:
     """Tokens of sequences, and sums of the squared lengths of their documents.
 
-    A number of 4 bytes for each sequence is kept beside the index. The first process of
-    a machine makes them, in a pass over the lengths of all rows.
+    Each cost takes 4 bytes per sequence, stored with the index. The first process of a
+    machine computes them, in a pass over the lengths of all rows.
 
     Args:
         index: The sequences.
@@ -122,13 +123,13 @@ class SequenceCosts:
         return self._values(sequences)
 
     def beside(self, name: str, sequences: Int64Array) -> Float64Array:
-        """Return what the rows of sequences bring along, by its name; 0 if nothing.
+        """Return sums of named numbers of the rows, such as costs of images; 0 if none.
 
         Returns:
             float64 [sequences].
 
         Raises:
-            InvalidArgumentError: If no dataset has such rows.
+            InvalidArgumentError: If no dataset has such numbers.
         """
         if name not in self._beside:
             sums = [of_dataset.stored_sums(name) for of_dataset in self._index.parts]

@@ -1,7 +1,8 @@
-"""The core: turns rows of Parquet into batches, alone and without any room.
+"""The core: turns rows of Parquet into batches, without needing any room.
 
-Its folders, each a layer that imports those before it: ``_base``, ``storage`` (files of
-this machine), ``dataset`` (the index of pages, rows and spans), ``sequences``
-(``Windows`` and ``Packed``), ``order``, ``run``, ``batches``; and ``loader``. The rooms
-beside it are what else there is. :mod:`pagefeed.contract` says what they stand on.
+Each folder is a layer that imports only the layers before it: ``_base``, ``storage``
+(files of this machine), ``dataset`` (the index of pages, rows and spans), ``sequences``
+(``Windows`` and ``Packed``), ``order``, ``run``, ``batches``; and last ``loader``. All
+other folders of the package are rooms. :mod:`pagefeed.contract` lists the interfaces
+that they use.
 """

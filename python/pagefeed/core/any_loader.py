@@ -21,7 +21,7 @@ Value = TypeVar("Value")
 
 
 class Setting(Generic[Value]):
-    """A setting of an object, read from its ``_settings``.
+    """A read-only attribute, whose value comes from the object's ``_settings``.
 
     Example:
         >>> class Reader:
@@ -59,9 +59,10 @@ class Setting(Generic[Value]):
 
 
 class AnyLoader:
-    """Batches of a view, with its settings and position; none of these can be set.
+    """Base class of loaders: batches, settings and position of a view, all read-only.
 
-    A loader of its own kind derives from it, with ``_open``, what makes its view.
+    A loader of another kind derives from it and implements ``_open``, which makes its
+    view.
     """
 
     _open: ClassVar[Any]
@@ -93,10 +94,10 @@ class AnyLoader:
         return self._session.iterate()
 
     def __getitem__(self, index: object) -> NoReturn:
-        """Refuse to be a dataset with numbers, as torch's ``DataLoader`` takes it for.
+        """Raise an error: a loader is no map-style dataset for torch's ``DataLoader``.
 
         Raises:
-            InvalidArgumentError: Naming what to call.
+            InvalidArgumentError: Always; the message says how to iterate.
         """
         raise InvalidArgumentError(
             f"a {type(self).__name__} has no item {index!r:.40}, it is iterated: `for "
@@ -139,7 +140,7 @@ class AnyLoader:
         """Make the next iteration continue at ``state``; an empty one changes nothing.
 
         Raises:
-            StateMismatchError: If it belongs to another run, or is no state at all.
+            StateMismatchError: If the state belongs to another run, or is not a state.
         """
         if not isinstance(state, Mapping) or state:
             self._session.load_state_dict(state)
@@ -149,26 +150,26 @@ class AnyLoader:
 
         Trainers count iterations: with ``epochs=2``, iteration ``epoch`` runs epochs
         ``2 * epoch`` and ``2 * epoch + 1``. With ``epochs=None`` it begins at epoch
-        ``epoch``. Nothing changes if ``epoch`` is the iteration that runs or goes on,
-        so that a trainer's call after a resume does not undo it. A lower number goes
-        back before the state that was loaded, and warns.
+        ``epoch``. Nothing changes if ``epoch`` is the iteration that is running or was
+        resumed, so a trainer's call after a resume does not undo the resume. A lower
+        number goes back to before the loaded state, with a warning.
 
         Raises:
-            InvalidArgumentError: If it is not a whole number, at least 0.
+            InvalidArgumentError: If ``epoch`` is not a whole number of at least 0.
         """
         epoch = check_whole(epoch, "epoch", least=0)
         self._session.set_epoch(epoch)
 
     def metrics(self, group: Any = None) -> dict[str, float]:
-        """Return the numbers of this rank's run, for any tracker.
+        """Return the metrics of this rank's run by name, for any experiment tracker.
 
         While worker processes of a ``DataLoader`` iterate, this process does not know
-        the numbers: all are NaN, and a warning says so.
+        the metrics: all are NaN, and a warning says so.
 
         Args:
             group: A process group, such as ``torch.distributed.group.WORLD``. All its
-                members must call, and all get the numbers of the whole group. Times
-                are those of the slowest rank.
+                members must call this method, and all get the metrics of the whole
+                group. Times are those of the slowest rank.
         """
         numbers = self._session.metrics(group)
         try:
@@ -180,27 +181,27 @@ class AnyLoader:
         return numbers
 
     def view(self) -> Any:
-        """Return what is behind this loader, for adapters.
+        """Return the view behind this loader, for adapters.
 
         See :mod:`pagefeed.contract`.
         """
         return self._session
 
     def check_ranks(self, group: Any = None, *, same: Any = None) -> None:
-        """Prove by one exchange that every rank gets the right batches.
+        """Check that every rank gets the right batches, by one exchange between ranks.
 
-        All processes must call it. Processes that need the same batches get the same,
-        others get different ones, no rank is missing, and all have the same settings
-        and position.
+        All processes must call this method. It checks that processes that need the same
+        batches get the same ones, that others get different ones, that no rank is
+        missing, and that all have the same settings and position.
 
         Args:
             group: The process group of all that train; None for all processes.
             same: The group of processes that must get the same batches as this one, as
                 with tensor, pipeline or context parallelism. If a job has such groups
-                and this is None, a warning says what is not proved.
+                and this is None, a warning says what is not checked.
 
         Raises:
-            InvalidArgumentError: Naming two processes that disagree.
+            InvalidArgumentError: If two processes disagree; the message names them.
         """
         self._session.check_ranks(group, same)
 
@@ -213,10 +214,11 @@ class AnyLoader:
         """The epoch of the next batch.
 
         ``epoch``, ``step`` and ``num_steps_left`` describe one iteration. While a loop
-        runs, that is its own, also after its last batch: then no step is left, and the
-        epoch is its last. Without a loop it is the iteration that the next loop begins
-        or continues. After a loop, and where ``seek`` or ``load_state_dict`` led to an
-        end, that is the next iteration at step 0.
+        runs, they describe its iteration. This also holds after its last batch: then no
+        step is left, and the epoch is the last one of the iteration. Without a loop
+        they describe the iteration that the next loop begins or continues. After a
+        loop, or after ``seek`` or ``load_state_dict`` to an end, that is the next
+        iteration at step 0.
         """
         return self._session.epoch
 
@@ -235,8 +237,8 @@ class AnyLoader:
     def num_steps_left(self) -> int | None:
         """Steps until the end of the iteration, the same on every rank.
 
-        None if it never ends, or nobody knows. 0 in a loop after its last
-        batch; see :attr:`epoch`.
+        None if the iteration never ends, or its length is unknown. 0 in a loop after
+        its last batch; see :attr:`epoch`.
 
         Raises:
             InvalidArgumentError: As for :attr:`step`.
@@ -268,10 +270,10 @@ LoaderT = TypeVar("LoaderT", bound=AnyLoader)
 
 
 def share(loader: LoaderT, num_shares: int) -> LoaderT:
-    """Return a copy of a loader that begins where its next iteration would.
+    """Return a copy of a loader that begins where the loader's next iteration would.
 
-    The copy has a part of the memory and threads. It does not pin memory: that is left
-    to the process that talks to the device.
+    The copy gets a share of the memory and threads. It does not pin memory: the process
+    that uses the device does.
     """
     session = loader.view()
     settings = session.settings.share(num_shares)

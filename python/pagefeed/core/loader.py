@@ -51,10 +51,11 @@ class Loader(AnyLoader):
     position, and ``load_state_dict`` makes the next loop continue there, on any number
     of ranks.
 
-    A loop that was left early begins its epoch again. An iterator that raised goes on
-    with the same step. ``seek`` and ``skip`` move within an epoch, also inside a loop.
-    ``load_state_dict``, ``set_epoch`` and another ``iter`` end a running loop: its
-    iterator then raises :class:`CancelledError`.
+    After a loop that was left early, the next loop begins the same epoch again. An
+    iterator that raised an error continues with the same step. ``seek`` and ``skip``
+    move within an epoch, and may be called inside a loop. ``load_state_dict``,
+    ``set_epoch`` and another ``iter`` end a running loop: its iterator then raises
+    :class:`CancelledError`.
 
     Args:
         dataset: A dataset, such as :func:`pagefeed.parquet` returns, or a mixture of
@@ -62,16 +63,16 @@ class Loader(AnyLoader):
         sequences: How to cut it, such as ``Windows(2048)``.
         batch_size: Sequences per step on this rank.
         global_batch_size: Sequences per step on all ranks, in place of ``batch_size``,
-            for any number of ranks; or stages ``[(step, size), ...]``. Parts of a step
-            differ by one row at most; see :meth:`at` and
+            for any number of ranks; or stages ``[(step, size), ...]``. The batches of
+            two ranks differ by one row at most; see :meth:`at` and
             docs/explanation/elastic.md.
-        batch_tokens: Tokens per step on this rank at most, in place of ``batch_size``:
-            padding counts. A step of :class:`Documents` takes as many as fit. Beside
-            ``global_batch_size`` a step has so many batches of this budget, and a rank
-            gets the documents of its share of them.
+        batch_tokens: Most tokens per step on this rank, padding included, in place of
+            ``batch_size``. A step of :class:`Documents` takes as many documents as fit.
+            Together with ``global_batch_size``, a step has that many batches of this
+            budget, and each rank gets the documents of its share of the batches.
         seed: Seed of the order.
-        shuffle: ``"page"``, ``"row_group"``, ``"auto"`` for the one of these two that
-            suits a bucket, ``"row"``, ``"buffer"``, None for file order, or a
+        shuffle: ``"page"``, ``"row_group"``, ``"auto"`` (the one of these two that
+            suits remote storage), ``"row"``, ``"buffer"``, None for file order, or a
             :class:`Shuffle`.
         balance: ``"attention"``, ``"tokens"`` or a :class:`Balance` deals sequences so
             that those of a step cost about the same on every rank; see
@@ -217,26 +218,27 @@ class Loader(AnyLoader):
     ) -> None:
         """Make the next iteration continue at ``state``, by a seek.
 
-        World size, batch size, memory and threads may differ from those of the run
-        that saved it. An empty state changes nothing.
+        World size, batch size, memory and threads may differ from the run that saved
+        the state. An empty state changes nothing.
 
         Args:
             state: What ``state_dict`` returned.
-            grown: If files were added to the dataset since: ``"next-epoch"`` delivers
-                what remains of the epoch exactly as it would have been, and the new
-                files from the next epoch on; ``"now"`` mixes these into what remains,
-                each sequence once. It changes nothing if the data are the same.
-            replay: Begin the recorded iteration again in place of continuing it: the
-                same sequences come in the same order, under the weights that the state
-                records, set by whatever policy, without its losses. A state that was
-                saved after a loop's end replays that loop.
+            grown: When to deliver files that were added to the dataset since.
+                ``"next-epoch"`` leaves the rest of the epoch exactly as it was, and
+                uses the new files from the next epoch on. ``"now"`` mixes the new files
+                into the rest of the epoch, each sequence once. It changes nothing if
+                the data are the same.
+            replay: Begin the recorded iteration again instead of continuing it. The
+                same sequences come in the same order, with the mixture weights that the
+                state records. No policy or losses are needed for these weights. A state
+                that was saved after the end of a loop replays that loop.
 
         Raises:
-            InvalidArgumentError: If ``grown`` is something else, or ``"now"`` is asked
-                where steps ahead are skipped.
-            StateMismatchError: If it belongs to another dataset, plan or release, lies
-                beyond the end of this loader, is no state at all, or does not tell what
-                to replay.
+            InvalidArgumentError: If ``grown`` has another value, or is ``"now"`` while
+                coming steps are skipped.
+            StateMismatchError: If the state belongs to another dataset, plan or
+                release, lies beyond the end of this loader, is not a state, or records
+                nothing to replay.
         """
         if grown is not None:
             check_choice(grown, ("next-epoch", "now"), "grown")
@@ -256,8 +258,8 @@ class Loader(AnyLoader):
     def dataset_names(self) -> tuple[str, ...]:
         """Names of a mixture's datasets, by the numbers in ``dataset_ids``.
 
-        Datasets without a sequence have none. One dataset alone, which is number 0, has
-        no name.
+        Datasets without a sequence have no number. For a loader of one dataset, its
+        number is 0, and it has no name.
         """
         names = dict.fromkeys(self._session.run.names)
         return tuple(name for name in names if name is not None)
@@ -266,7 +268,7 @@ class Loader(AnyLoader):
     def num_sequences(self) -> int:
         """Sequences of an epoch on all ranks.
 
-        A mixture counts those of all datasets.
+        For a mixture, this is the sum over all datasets.
         """
         return self._session.run.num_sequences
 
@@ -284,7 +286,7 @@ class Loader(AnyLoader):
         """Return the steps of a whole iteration, the same on every rank.
 
         Raises:
-            TypeError: If it never ends.
+            TypeError: If the iteration never ends.
         """
         run = self._session.run
         steps = run.at(run.beginning(0)).route.num_steps
@@ -298,24 +300,25 @@ class Loader(AnyLoader):
     def at(self, step: int, *, rank: int | None, world_size: int) -> Batch | None:
         """Return the batch of a step for any rank of any world size.
 
-        Needs ``global_batch_size``. The same arguments give the same batch, in any
-        process: members of a fleet come and go, and agree on the number of the step
-        alone. The step that was asked for last is held, and the next one at the same
-        place is read ahead. To ask for a step says that all before it are done:
-        ``state_dict()`` is its beginning.
+        Needs ``global_batch_size``. The same arguments give the same batch in any
+        process. So ranks of an elastic job may come and go, and need to agree only on
+        the number of the step. The last requested step is kept in memory, and the next
+        step for the same rank and world size is read ahead. Requesting a step means
+        that all steps before it are done: ``state_dict()`` then returns the state at
+        its beginning.
 
         Args:
             step: Number of the step in the current iteration. Skipped steps have none.
-            rank: Whose part of the step; None for a member that waits: it gets no batch
-                and reads nothing.
-            world_size: Among how many ranks the step is divided.
+            rank: Rank whose batch to return. None for a process that waits: it gets no
+                batch and reads nothing.
+            world_size: Number of ranks that share the step.
 
         Returns:
             The rows of the rank as one batch; None for ``rank=None``.
 
         Raises:
-            InvalidArgumentError: If there is no such step or place, or the loader has
-                no ``global_batch_size``.
+            InvalidArgumentError: If there is no such step or rank, or the loader has no
+                ``global_batch_size``.
 
         Example:
             >>> batch = loader.at(1200, rank=1, world_size=3)  # doctest: +SKIP
@@ -329,7 +332,7 @@ class Loader(AnyLoader):
 
         It is the rank's share of the step's sequences, times the number of ranks.
         Multiply the mean loss of the batch by it before gradients are averaged. It is 1
-        where all ranks have as many rows, and 0 for a member that got none.
+        if all ranks have equally many rows, and 0 for a process that got none.
 
         Raises:
             InvalidArgumentError: If no batch was taken, or the loader has no
@@ -347,12 +350,12 @@ class Loader(AnyLoader):
         return self._session
 
     def seek(self, step: int) -> None:
-        """Go to a step of the current iteration; a running loop continues there.
+        """Move to a step of the current iteration; a running loop continues there.
 
         Args:
-            step: Number of the step. A skipped step leads to the next that is not
-                skipped. The number of steps leads to the end: a running loop is then
-                over, and without one the loader stands at step 0 of the next iteration.
+            step: Number of the step. For a skipped step, the next step that is not
+                skipped is used. The number of steps means the end: a running loop is
+                then over; without a loop the loader is at step 0 of the next iteration.
 
         Raises:
             InvalidArgumentError: If there is no such step, or it lies before a resume
@@ -364,19 +367,19 @@ class Loader(AnyLoader):
             self._session.go_on(cursor.state_after(index), is_new=True)
 
     def skip(self, steps: Iterable[int]) -> None:
-        """Leave out steps of the current iteration, such as those of bad batches.
+        """Leave out steps of the current iteration, such as steps with bad batches.
 
         The iteration goes on as if their sequences did not exist, and so does every run
         that loads its state, at any world size. The other steps keep their numbers.
-        Steps that were skipped before stay skipped. An error about data names in
-        ``error.steps`` the steps that need the unreadable data.
+        Steps that were skipped before stay skipped. ``error.steps`` of an error about
+        data has the steps that need the unreadable data.
 
         Args:
-            steps: Numbers of steps that lie ahead, such as ``range(1190, 1210)``.
+            steps: Numbers of coming steps, such as ``range(1190, 1210)``.
 
         Raises:
             InvalidArgumentError: If a step was taken already or does not exist, or
-                there are too many separate ranges of them for a small state.
+                there are more separate ranges of steps than a small state can hold.
         """
         with self._session.lock:
             session, run = self._session, self._session.run
@@ -384,7 +387,7 @@ class Loader(AnyLoader):
             session.go_on(now.skipping(run.at(now).route, steps), is_new=False)
 
     def locate(self, step: int, row: int) -> list[Origin]:
-        """Return where a row of this rank's batches comes from, without running.
+        """Return where a row of this rank's batches comes from, without delivering it.
 
         Args:
             step: Number of the step in the current iteration.
@@ -397,24 +400,25 @@ class Loader(AnyLoader):
         return self._session.position.whole.origins(Step(step), row)
 
     def plan(self, steps: Iterable[int]) -> Plan:
-        """Return what steps of this rank read, without reading it: nothing moves.
+        """Return the plan of steps of this rank. Reads no data and moves no position.
 
-        Rows of batches are sequences, and these are segments: token ranges of pages, as
-        the engine is given them. Pages are numbered through all datasets in turn, see
-        ``loader.view().run.index.first_page``. Of :class:`Packed` a segment names a
-        bundle: an element of ``bundles.key``, whose pages are packed as one; ``locate``
-        reads them to say which documents. Of :class:`Documents` a segment is a row of a
-        column, and pages are numbered through all columns.
+        Each row of a batch is a sequence, and each sequence consists of segments: token
+        ranges of pages, as the engine gets them. Pages are numbered through all
+        datasets in turn, see ``loader.view().run.index.first_page``. With
+        :class:`Packed`, a segment names a bundle instead of a page: an element of
+        ``bundles.key``, a group of pages that are packed together. :meth:`locate` reads
+        these pages to return the documents. With :class:`Documents`, a segment is a row
+        of a column, and pages are numbered through all columns.
 
         Args:
             steps: Numbers of steps in the current iteration, such as ``range(3)``.
 
         Returns:
             :class:`~pagefeed.run.Plan`: ``step``, ``row`` and ``sequence``, int64
-            [rows] each; ``segments`` with int64 ``sequence`` (an index into these) and
-            ``page``, uint32 ``row``, ``first_token``, ``num_tokens`` and ``offset``
-            [segments] each; uint32 ``epoch`` [segments], for which infilled documents
-            are read; ``bundles``, or None.
+            [rows] each; ``segments`` with int64 ``sequence`` (an index into these
+            arrays) and ``page``, uint32 ``row``, ``first_token``, ``num_tokens`` and
+            ``offset`` [segments] each; uint32 ``epoch`` [segments], for which infilled
+            documents are read; ``bundles``, or None.
 
         Raises:
             InvalidArgumentError: If a step does not exist, is skipped, or lies before a
@@ -436,12 +440,12 @@ class Loader(AnyLoader):
             row: Row, counted within the file.
 
         Returns:
-            Step, rank and row of every sequence with tokens of the document, by step.
-            Sequences that are skipped or dropped are left out. A document that the
-            dataset does not select has none.
+            Step, rank and row of every sequence with tokens of the document, sorted by
+            step. Skipped or dropped sequences are left out. The list is empty for a
+            document that the dataset does not select.
 
         Raises:
-            InvalidArgumentError: If there is no such document, or some of it was
+            InvalidArgumentError: If there is no such document, or a part of it was
                 delivered before a resume with another batch size or world size.
         """
         session = self._session
@@ -463,18 +467,18 @@ class Loader(AnyLoader):
     def set_weights(self, weights: Mapping[str, float], *, anneal: int = 0) -> None:
         """Mix with other weights from the next step on.
 
-        The state records the weights: a run that loads it goes on with them. Later
-        stages begin where they would, and so do weights that were set at later steps
-        before a ``seek`` back. All ranks must call this at the same step.
+        The state records the weights: a run that loads it continues with them. Later
+        stages still begin at their steps. So do weights that were set for later steps
+        before a ``seek`` back. All ranks must call this method at the same step.
 
         Args:
-            weights: Weight of each dataset, in tokens or sequences as the mixture says.
-                Datasets that are not named are left out.
-            anneal: Steps over which the present weights turn into these.
+            weights: Weight of each dataset, in the unit of the mixture: tokens or
+                sequences. Datasets that are not named are left out.
+            anneal: Steps over which the current weights change linearly to these.
 
         Raises:
-            InvalidArgumentError: If this is no mixture, a weight or a name is wrong, or
-                there were too many changes for a small state.
+            InvalidArgumentError: If the loader has no mixture, a weight or a name is
+                wrong, or there were more changes than a small state can hold.
         """
         session, run = self._session, self._session.run
         session.check_state()
@@ -485,31 +489,33 @@ class Loader(AnyLoader):
     def stats(self) -> dict[str, float]:
         """Return counters since the loader first ran in this process.
 
-        - ``pages_loaded``, and ``pages_reloaded``: read again for lack of memory.
-        - ``parts_read``: reads of tokens of flat files without the rest of their page.
+        - ``pages_loaded``: pages read; ``pages_reloaded``: pages read again for lack of
+          memory.
+        - ``parts_read``: reads of tokens in flat files that did not read the whole
+          page.
         - ``index_reads`` and ``payload_reads``: reads for the spans of streams.
-        - ``bytes_read``: bytes as stored, by all of these.
+        - ``bytes_read``: stored bytes that all of these read.
         - ``batches``, and ``batches_ready``: those that were ready when asked for.
         - ``tokens`` and ``padding_tokens`` in these batches.
-        - ``splits``: places where a packed document that would have fitted into one
-          sequence goes on in the next.
+        - ``splits``: how often a packed document that fits into one sequence was split
+          over two.
         - ``wait_seconds``: time spent waiting for batches.
         - ``peak_bytes``: most memory that the engine held.
         - ``padding_sequences``: rows that fill up last steps with ``drop_last=False``.
         - ``NAME/sequences`` and ``NAME/tokens`` of each dataset of a mixture: delivered
-          by the current or last iteration on all ranks. Tokens are counted by the mean
-          of a sequence. With ``balance`` and some 256 ranks or more, within a stretch
-          as if nothing was moved in it.
+          by the current or last iteration on all ranks. Tokens are estimated by the
+          mean of a sequence. With ``balance`` and some 256 ranks or more, counts
+          inside a stretch ignore how sequences were moved in it.
         - ``storage/requests``, ``storage/retries``, ``storage/hedges``,
           ``storage/in_flight``, ``storage/bytes_fetched``, ``storage/bytes_wanted`` of
-          remote files: of all that uses this storage, indexing included.
+          remote files: for everything that uses this storage, indexing included.
         """
         return self._session.stats()
 
     def view(self) -> RunView:
         """Return the run behind this loader, for adapters and reports.
 
-        It says what is delivered at which position, and where the loader stands; see
+        It says what is delivered at which position, and the position of the loader; see
         :mod:`pagefeed.contract`.
         """
         return self._session

@@ -14,13 +14,14 @@ __all__ = ["check_share", "resolve_rank", "resolve_threads"]
 def resolve_rank(rank: int | None, world_size: int | None) -> tuple[int, int]:
     """Return the data-parallel rank and the number of ranks.
 
-    Given values win; else an initialised ``torch.distributed`` process group; else
-    ``RANK`` and ``WORLD_SIZE``, as torchrun and others set them; else one rank. With
-    tensor or pipeline parallelism several processes share one data-parallel rank: then
-    both must be given.
+    Arguments come first, then an initialised ``torch.distributed`` process group, then
+    ``RANK`` and ``WORLD_SIZE`` as torchrun and others set them; otherwise there is one
+    rank. With tensor or pipeline parallelism several processes share one data-parallel
+    rank: then both arguments must be given.
 
     Raises:
-        InvalidArgumentError: If only one is given, or they do not fit.
+        InvalidArgumentError: If only one is given, or the rank is not below the number
+            of ranks.
     """
     if (rank is None) != (world_size is None):
         raise InvalidArgumentError(

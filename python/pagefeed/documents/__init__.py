@@ -1,9 +1,9 @@
 """Documents: every row is a sequence, with any of its columns.
 
-``documents`` has the settings, ``document_index`` and ``budgets`` the sequences that
-they make of rows; ``shared_batches`` finds the rows of those that ranks share.
-``row_columns`` says what comes of which column, ``document_feed`` plans and delivers
-it; ``decoding`` and ``ahead`` run the user's own functions ahead of the consumer.
+``documents`` has the settings. ``document_index`` and ``budgets`` make sequences of
+rows, and ``shared_batches`` finds rows in batches that ranks share. ``row_columns``
+decides which columns a batch has, and ``document_feed`` plans and delivers them.
+``decoding`` and ``ahead`` run the user's own functions ahead of the consumer.
 """
 
 from pagefeed._names import name_as_imported

@@ -18,20 +18,20 @@ __all__ = ["AheadEngine", "Begin", "Decode", "Decoding"]
 
 @dataclass(frozen=True)
 class Decode:
-    """Functions that decode columns, and what runs them.
+    """Functions that decode columns, and the threads or processes that run them.
 
     Args:
-        functions: By column, called with the value of a row: str, memoryview, or as the
-            batch has it otherwise; nulls stay None. A batch has the list of what they
-            return.
-        workers: Threads or processes that run them; by default as many as the loader
-            has threads.
-        processes: Run them in processes, which are spawned: for functions that hold the
-            GIL. They are called with bytes in place of memoryviews, and must be
-            picklable, as what they return.
+        functions: Functions by column. Each is called with the value of a row: a str, a
+            memoryview, or any other type as the batch has it. Nulls stay None. A batch
+            has the list of the results.
+        workers: Number of threads or processes. By default as many as the loader has
+            threads.
+        processes: Run the functions in spawned processes, for functions that hold the
+            GIL. They get bytes in place of memoryviews. Functions and results must be
+            picklable.
 
     Raises:
-        InvalidArgumentError: If these are no functions by column.
+        InvalidArgumentError: If ``functions`` is not a dict of functions by column.
 
     Example:
         >>> Decode({"image": len}, workers=2).workers
@@ -61,10 +61,10 @@ class Decode:
 
     @classmethod
     def parse(cls, decode: Decode | Mapping[str, Any] | None) -> Decode | None:
-        """Return a Decode; functions by column become one.
+        """Return a :class:`Decode` unchanged, or make one from functions by column.
 
         Raises:
-            InvalidArgumentError: If it is neither.
+            InvalidArgumentError: If ``value`` is neither.
         """
         if decode is None or isinstance(decode, Decode):
             return decode
@@ -77,8 +77,8 @@ Refuse = Callable[[str, int, Exception], Exception]
 Sizes = tuple[int, int]
 """Bytes of values: as given, and as expected after decoding."""
 Begin = Callable[[Any], tuple[Batch, dict[str, Any], Sizes]]
-"""Makes a batch from what an engine delivers. Returns it, the dict with the lists of
-values to decode, and the bytes of these."""
+"""Makes a batch from a delivery of an engine. Returns the batch, the dict with the
+lists of values to decode, and the bytes of these values."""
 
 VALUES_AHEAD = 4
 """Values for every worker that are being decoded ahead of the consumer, about."""
@@ -99,7 +99,7 @@ class Decoding:
     def finished(self, refuse: Refuse) -> Batch:
         """Wait for the values, in order.
 
-        Raise what ``refuse`` returns for a failure.
+        If a function fails, raise the error that ``refuse`` returns.
         """
         for name, begun in self.begun.items():
             values = []
@@ -123,11 +123,11 @@ class AheadEngine:
     """Begins to decode batches of an engine ahead of their consumer.
 
     Args:
-        engine: Delivers batches.
+        engine: Engine that delivers batches.
         decode: The functions, by the names of values, and what runs them.
-        num_threads: How many run them, if that was not said.
-        begin: Makes batches of what the engine delivers.
-        most_bytes: How much may wait.
+        num_threads: Number of workers, if ``decode`` does not give it.
+        begin: Makes batches from the deliveries of the engine.
+        most_bytes: Most bytes of values that may wait.
         of_step: Bytes of the values of the largest batch.
     """
 

@@ -62,13 +62,13 @@ def batches_of_lengths(
 ) -> Batches:
     """Return batches of documents; a pure function of their lengths.
 
-    Documents that are padded come by length: each batch takes, from the longest that is
-    left on, as many as fit. Others are packed as :class:`Packed` does.
+    Padded documents are batched by length: each batch takes as many as fit, from the
+    longest remaining one downwards. Other documents are packed as :class:`Packed` does.
 
     Args:
         lengths: Tokens of each document, ``budget`` at most: int [documents].
         budget: Tokens of a batch at most.
-        is_padded: All documents of a batch count like its longest.
+        is_padded: Whether each document of a batch counts as long as the longest.
 
     Example:
         >>> batches_of_lengths([5, 1, 4, 2], 10, is_padded=True)
@@ -103,9 +103,9 @@ def batches_of_lengths(
 class DocumentBatchIndex(PackedRuns, DocumentIndex):
     """The batches of the documents of a dataset; each batch is one sequence.
 
-    Batches are made of the documents of a block: a run of pages with at least 200
-    batches' worth of tokens, 400 if documents are padded. So their number is known, and
-    batch k found, without a look at others.
+    Each batch is made of the documents of one block: a run of pages with the tokens of
+    at least 200 batches, or 400 if documents are padded. So the number of batches is
+    known, and batch k is found, without reading other blocks.
 
     Args:
         spans: The rows.

@@ -69,8 +69,8 @@ class DocumentFeed(EngineFeed):
         self._lacked = self._aligned.lacked
         if self._lacked and not documents.makes_tokens:
             raise InvalidArgumentError(
-                f"fill={self._lacked} is of batches with padding, and {documents!r} "
-                "gives rows as files have them: give a max_length"
+                f"fill={self._lacked} needs batches with padding, and {documents!r} "
+                "delivers rows as the files have them: give a max_length"
             )
         sources, beside = [], []
         for member, (dataset, names) in enumerate(zip(datasets, called, strict=True)):
@@ -109,9 +109,9 @@ class DocumentFeed(EngineFeed):
         is_mixed = len(datasets) > 1
         if joins and is_mixed and "dataset_ids" in settings.fields.names:
             raise InvalidArgumentError(
-                "dataset_ids tell of rows, and documents of several datasets are "
-                "joined: give batch_tokens without global_batch_size, whose batches "
-                "are of one dataset each"
+                "dataset_ids has one value per row, and a row joins documents of "
+                "several datasets: give batch_tokens without global_batch_size, whose "
+                "batches are of one dataset each"
             )
         if documents.pad is None and metadata is not None:
             raise InvalidArgumentError(

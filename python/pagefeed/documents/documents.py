@@ -29,31 +29,31 @@ class _Fillings(dict[str, int]):
 class Documents(Cut):
     """One row, one sequence: whole documents, with any columns.
 
-    A batch holds an Arrow array per column, for any library that knows the Arrow
-    PyCapsule interface (``pyarrow.array(batch["text"])``), text, numbers and nested
-    columns alike. With ``max_length`` the dataset's token column comes as
-    ``input_ids`` [batch_size, length], padded, and ``lengths`` [batch_size]; a null row
-    is empty, and a null token inside a row refused when the loader is made. Columns
-    that ``aligned=`` of the dataset names are cut and padded like the tokens. All
-    others come whole. A column called like a field that is made is the user's.
+    A batch holds one Arrow array per column, of text, numbers or nested values, for any
+    library with the Arrow PyCapsule interface (``pyarrow.array(batch["text"])``). With
+    ``max_length`` the dataset's token column becomes ``input_ids`` [batch_size,
+    length], padded, and ``lengths`` [batch_size]. A null row is then an empty document,
+    and a null token inside a row raises an error when the loader is made. Columns named
+    in ``aligned=`` of the dataset are cut and padded like the tokens. All other columns
+    come whole. A column with the name of a field replaces that field.
 
-    In a mixture each dataset gives its own token column; other columns are those of
-    the same name in all.
+    In a mixture each dataset has its own token column. Other columns must have the same
+    name in all datasets.
 
     Args:
-        columns: Columns of a batch, also those that folders name (``lang=en/``); by
-            default the dataset's column and its metadata. A path such as
+        columns: Columns of a batch, including columns from folder names (``lang=en/``).
+            By default the dataset's column and its metadata. A path such as
             ``"meta.url"`` gives the top-level column with this leaf only.
-        max_length: Tokens of a document at most: the rest of it is left out.
-        pad: Fill documents up to the ``"longest"`` of their batch, or always to
-            ``"max_length"``. None fills up nothing: the documents of a batch lie one
-            behind another, ``input_ids`` [1, tokens], and ``cu_seqlens`` among the
-            fields tells where each begins. Or what fills up lists of integers, by the
-            names of their columns: each comes under its own name, int64 [batch_size,
-            length], filled up to its own longest, or cut and filled to ``max_length``,
-            with ``NAME_lengths`` [batch_size]. So pairs of chosen and rejected answers,
-            each with labels, need no collator; the dataset's column is one like the
-            others.
+        max_length: Most tokens of a document; the rest of a longer one is left out.
+        pad: ``"longest"`` pads documents to the longest of their batch,
+            ``"max_length"`` always to ``max_length``. None does not pad: the documents
+            of a batch are joined to ``input_ids`` [1, tokens], and the field
+            ``cu_seqlens`` says where each begins. Or a dict from columns with lists of
+            integers to their padding values. Each such column comes under its own name,
+            int64 [batch_size, length], padded to its own longest list, or cut and
+            padded to ``max_length``, with ``NAME_lengths`` [batch_size]. So pairs of
+            chosen and rejected answers, each with labels, need no collator. The
+            dataset's column is then treated like the others.
 
     Example:
         >>> Documents(pad={"chosen_ids": 0, "rejected_ids": 0}).padded_columns
@@ -151,10 +151,11 @@ class DocumentBatches(Documents):
     """Documents in batches with a budget of tokens, instead of a number of documents.
 
     Args:
-        batch_tokens: Tokens of a batch at most, padding counted.
+        batch_tokens: Most tokens of a batch, padding included.
 
     Raises:
-        InvalidArgumentError: If a document may not fit, or none is cut and padded.
+        InvalidArgumentError: If a document may not fit, or documents have no
+            ``max_length``.
 
     Example:
         >>> DocumentBatches([], max_length=512, batch_tokens=4096).batch_tokens

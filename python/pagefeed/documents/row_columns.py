@@ -27,18 +27,18 @@ def row_columns(
     """Return the columns that batches of documents hold, in the order they are read.
 
     Args:
-        datasets: Each has a column of its own, and may have metadata.
-        documents: What is asked for.
+        datasets: Datasets, each with its own column and perhaps metadata.
+        documents: The cut, with the requested columns.
         aligned: Columns that come with the tokens anyway.
-        tells_metadata: Whether metadata comes as a table, and not as columns.
+        tells_metadata: Whether metadata comes as a table instead of columns.
 
     Returns:
-        What they are called; with a ``max_length`` the tokens come first. And what they
-        are called in the files of each dataset.
+        The names of the columns, where with a ``max_length`` the tokens come first; and
+        for each dataset the names of the columns in its files.
 
     Raises:
-        InvalidArgumentError: If datasets differ in a way that one name cannot tell, or
-            a column would be called like the tokens.
+        InvalidArgumentError: If datasets do not have the same columns, or a column
+            would have the name of the tokens.
     """
     if not documents.makes_tokens:
         named = [
@@ -88,15 +88,15 @@ def _check_same(datasets: Sequence[Dataset], named: Sequence[tuple[str, ...]]) -
 
 
 def as_taken(column: _core.ArrowArray) -> Any:
-    """Return rows as trainers take them, by their type.
+    """Return rows in the type that trainers expect.
 
     Args:
         column: The rows.
 
     Returns:
-        Numbers as an array of their type, NaN for null; texts as a list of str, bytes
-        as a list of memoryviews, None for null; anything else as it is, and integers
-        and flags too if some are null: no number stands for that.
+        An array for numbers, with NaN for null. A list of str for texts or of
+        memoryviews for bytes, with None for null. The column unchanged for other types,
+        and for integers and flags with nulls, as no number can represent null there.
     """
     numbers = column.numbers()
     if numbers is not None:

@@ -18,7 +18,7 @@ def num_documents(cursor: Cursor, sequences: Iterable[int]) -> int:
 
 
 def document_at(cursor: Cursor, step: Step, row: int) -> tuple[int, int]:
-    """Return the sequence that a row of this rank's batch is of, and its place there.
+    """Return the sequence of a row of this rank's batch, and the row's index in it.
 
     Raises:
         InvalidArgumentError: If there is no such step or row.
@@ -35,12 +35,12 @@ def document_at(cursor: Cursor, step: Step, row: int) -> tuple[int, int]:
 
 
 def slots_in_batches(cursor: Cursor, slots: Iterable[Slot], offset: int) -> list[Slot]:
-    """Return the slots of a document, by those of the batches that it is in.
+    """Return the slots of a document, from the slots of the batches that have it.
 
     Args:
-        cursor: Knows the sequences of steps.
-        slots: Of the batches, among those of their step and rank.
-        offset: Which document of each batch it is.
+        cursor: Cursor that finds the sequences of steps.
+        slots: Slots of the batches within their step and rank.
+        offset: Index of the document in each batch.
     """
     return [s._replace(row=_rows_before(cursor, s) + offset) for s in slots]
 

@@ -1,4 +1,4 @@
-"""Elastic fleets: steps of one size for any number of ranks, which come and go.
+"""Elastic fleets: steps of one size for ranks that come and go.
 
 - :class:`Fleet`: the sizes of steps, and which rows of a step each rank gets.
 - :class:`FleetRoute`: the positions of a rank's steps.

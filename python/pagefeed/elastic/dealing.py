@@ -1,9 +1,9 @@
-"""Deal the rows of a step to ranks: whole lanes, as far as the division is even.
+"""Deals the rows of a step to ranks, if possible in whole lanes.
 
-A rank reads the pages of the lanes that its rows are of. Rows of a step are sorted by
-lane and cut into shares, so that at most two ranks share a lane where steps begin at
-the same lane. Where they do not, some lanes have a row more in some steps. Lanes are
-therefore sorted so that neighbours lie far apart: the lanes with a row more are then
+A rank reads the pages of the lanes of its rows. Rows of a step are sorted by lane and
+cut into shares. So at most two ranks share a lane, if all steps begin at the same lane.
+If steps begin at different lanes, some lanes have one more row in some steps. Lanes are
+therefore sorted so that neighbours are far apart. The lanes with one more row are then
 spread evenly over all shares, and the cuts hardly move.
 """
 
@@ -37,8 +37,8 @@ def share_of_rank(
 
     Args:
         size: Rows of the step.
-        num_lanes: Lanes of the order; row j is of lane ``first_lane + j``, counted
-            around.
+        num_lanes: Lanes of the order; row j is of lane ``(first_lane + j) %
+            num_lanes``.
         first_lane: The lane of the first row.
         rank: The rank.
         world_size: Number of ranks.
@@ -78,10 +78,11 @@ def _by_lane(size: int, num_lanes: int, first_lane: int, world_size: int) -> Int
 
 @lru_cache(maxsize=64)
 def _places_of_lanes(num_lanes: int, world_size: int) -> Int64Array:
-    """Return the sort key of each lane: neighbours are far apart, by reversed digits.
+    """Return the sort key of each lane, which puts neighbours far apart.
 
-    The first digit counts by what lanes and ranks have in common: where lanes divide
-    evenly among ranks, each rank has every ``world_size``-th of them.
+    It reverses the digits of lane numbers. The first digit uses the common divisor of
+    lanes and ranks: if lanes divide evenly among ranks, each rank has every
+    ``world_size``-th lane.
     """
     rest = np.arange(num_lanes)
     places = np.zeros(num_lanes, dtype=np.int64)

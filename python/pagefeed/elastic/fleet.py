@@ -69,10 +69,10 @@ class Fleet:
         return replace(self, rank=rank, world_size=world_size)
 
     def check_place(self, rank: int, world_size: int) -> tuple[int, int]:
-        """Return a rank, and of how many, as plain numbers.
+        """Return rank and world size as plain numbers.
 
         Raises:
-            InvalidArgumentError: If there is no such place, or no row for it.
+            InvalidArgumentError: If there is no such rank, or no row for it.
         """
         world_size = check_positive(world_size, "world_size")
         rank = check_whole(rank, "rank", least=0)
@@ -162,10 +162,9 @@ class Fleet:
 class FleetRoute(Route):
     """The positions of one rank in steps of a fleet.
 
-    The k-th step is the k-th that is not skipped, whatever was skipped before it: all
-    ranks count alike, also those that come later. The rows of a step that is not whole
-    are dealt in turn. No sequence is borrowed from the step before it, as that would
-    depend on the number of ranks.
+    The k-th step is the k-th one that is not skipped, so all ranks count alike, even
+    those that join later. The rows of an incomplete step are dealt in turn. It borrows
+    no sequence from the step before it, as that would depend on the number of ranks.
     """
 
     fleet: Fleet

@@ -16,14 +16,14 @@ __all__ = ["FleetSession"]
 
 MOVED_SEQUENCES = 1 << 10
 """Sequences to plan before the first batch after a change of rank or size. Plans are
-kept short, since what was read ahead is lost when ranks change again."""
+kept short, since data read ahead is lost when ranks change again."""
 
 
 class FleetSession(RunView):
     """A run whose ranks come and go.
 
-    The step that was asked for last is held and not counted as taken: the state is its
-    beginning until another step is asked for.
+    The last requested step is kept, and does not count as taken: the state is at its
+    beginning until another step is requested.
 
     Args:
         settings: The settings of the loader, with a fleet.
@@ -42,7 +42,7 @@ class FleetSession(RunView):
     def rank_and_size(self) -> tuple[int | None, int]:
         """The rank that gets batches, and the world size.
 
-        None for a rank that gets none.
+        The rank is None if it gets no batches.
         """
         position = self.position
         return position.rank, position.world_size or self.settings.world_size

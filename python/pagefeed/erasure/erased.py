@@ -28,8 +28,7 @@ class ErasedRows:
 
     Args:
         spans: All rows, numbered through.
-        erasures: What was erased, in the order of the calls, as spans of the rows of
-            the same files.
+        erasures: Erased rows of each call in order, as spans of rows of the same files.
     """
 
     def __init__(self, spans: Spans, erasures: Sequence[Spans]) -> None:
@@ -48,9 +47,9 @@ class ErasedRows:
 
     @lazy
     def records(self) -> tuple[str, ...]:
-        """Digests that identify the rows: before the first call, and after each.
+        """Records that identify the erased rows: before the first call, and after each.
 
-        Number of rows and a digest of them; "" for no row.
+        A record has the number of rows and their digest; it is "" for no row.
         """
         counts = range(len(self._erasures) + 1)
         return tuple(_record(self._runs_of(count)) for count in counts)
@@ -130,10 +129,10 @@ Records: TypeAlias = tuple[tuple[str, str], ...]
 def records_after(
     then: Records, names: Sequence[str | None], datasets: Sequence[Dataset]
 ) -> Records | None:
-    """Return the records of rows erased now; None without any.
+    """Return the records of the rows erased now; None if there are none.
 
     Raises:
-        StateMismatchError: If erased documents would come again.
+        StateMismatchError: If documents erased before would be delivered again.
     """
     erased = {
         name or "": dataset.spans.erased

@@ -32,9 +32,9 @@ def erased_rows(
     """Return the rows of an index that ``Dataset.erase`` means.
 
     Raises:
-        InvalidArgumentError: If not exactly one of them is given, or it is of other
+        InvalidArgumentError: If not exactly one argument is given, or it names other
             files or rows.
-        UnsupportedError: If files have no documents.
+        UnsupportedError: If the files do not mark documents.
     """
     if sum(choice is not None for choice in (where, rows, snapshot)) != 1:
         raise InvalidArgumentError(

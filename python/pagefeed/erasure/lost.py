@@ -22,14 +22,14 @@ def lost_rows(
     """Return the rows of each file that a later snapshot of a table lacks.
 
     Args:
-        index: Of the files of the earlier one.
-        snapshot: A dataset of the later one.
-        key: A column that tells rows, where files were rewritten, or ``"_row_id"``.
+        index: Index of the files of the earlier snapshot.
+        snapshot: A dataset of the later snapshot.
+        key: A column that identifies rows in rewritten files, or ``"_row_id"``.
 
     Raises:
-        InvalidArgumentError: If this is no later snapshot, or values of the key are
-            not those of one row each.
-        UnsupportedError: If files were rewritten, and nothing tells their rows.
+        InvalidArgumentError: If this is not a later snapshot, or values of the key are
+            not unique.
+        UnsupportedError: If files were rewritten, and nothing identifies their rows.
     """
     table, later = index.recipe.table, getattr(snapshot, "index", None)
     if table is None or not isinstance(later, PageIndex) or later.recipe.table is None:
@@ -149,7 +149,7 @@ def _check_key(values: Any, key: str) -> None:
     """Refuse a key with repeated values.
 
     Raises:
-        InvalidArgumentError: Naming a value of several rows.
+        InvalidArgumentError: If there are any; the message names one.
     """
     from pyarrow import compute
 

@@ -33,10 +33,11 @@ __all__ = ["GROWN", "before_growth", "before_rewriting", "growth_parts"]
 
 
 def before_growth(dataset: Dataset, then: str) -> DescribedRows:
-    """Return the dataset of the files that a state knew, see below.
+    """Return the dataset of the files that a state knew.
 
-    If a table rewrote them and lost no row, they are those of its snapshot of then; or,
-    where these are gone, their rows in the files of now.
+    If a table rewrote these files without losing a row, it is the dataset of the
+    snapshot of the state. If the files of that snapshot are gone, it has their rows in
+    the present files.
     """
     try:
         return _files_before(dataset, then)
@@ -48,12 +49,13 @@ def before_growth(dataset: Dataset, then: str) -> DescribedRows:
 
 
 def before_rewriting(dataset: Dataset, then: str) -> DescribedRows | None:
-    """Return the rows of a table as they were, if it only rewrote them since.
+    """Return the earlier rows of a table, if it only rewrote files since.
 
-    None if it has more rows now, or is no other snapshot of the table of the state.
+    None if the table has more rows now, or this is not another snapshot of the table in
+    the state.
 
     Raises:
-        StateMismatchError: If it has as many rows now, but they cannot be matched.
+        StateMismatchError: If it has equally many rows now, but they cannot be matched.
     """
     facts = then.split()
     is_record = len(facts) > 4 and facts[4].isdecimal()  # Rows that are selected.
@@ -63,14 +65,14 @@ def before_rewriting(dataset: Dataset, then: str) -> DescribedRows | None:
 
 
 def growth_parts(dataset: Dataset, then: Sequence[str]) -> list[DescribedRows]:
-    """Return the rows that there were at first, then those of each addition.
+    """Return the rows of the first data, then the rows of each addition.
 
     Args:
-        dataset: With all rows.
-        then: What states recorded before each addition.
+        dataset: The dataset with all rows.
+        then: Records of the data before each addition, from states.
 
     Raises:
-        StateMismatchError: If these are not the rows of before and some more.
+        StateMismatchError: If the rows are not the earlier rows and some more.
     """
     of_then = [before_growth(dataset, record) for record in then]
     all_data = [*of_then, cast("DescribedRows", dataset)]
@@ -78,10 +80,10 @@ def growth_parts(dataset: Dataset, then: Sequence[str]) -> list[DescribedRows]:
 
 
 def _added(before: DescribedRows, after: DescribedRows) -> DescribedRows:
-    """Return the added rows, by their files, or by keys of rows.
+    """Return the added rows, found by their files, or by keys of rows.
 
     Raises:
-        StateMismatchError: If nothing tells them.
+        StateMismatchError: If nothing identifies them.
     """
     old_files = {*before.spans.layout.files}
     if old_files <= {*after.files}:
@@ -114,16 +116,16 @@ def _added(before: DescribedRows, after: DescribedRows) -> DescribedRows:
 def _files_before(dataset: Dataset, then: str) -> DescribedRows:
     """Return the dataset of the files that a state knew.
 
-    These are its first files, as in a table or a list; or, of this machine, those that
-    were written before all others. What they hold must be what the state records.
+    These are its first files, as in a table or a list; or, for files of this machine,
+    the files that were written before all others. Their contents must match the state.
 
     Args:
-        dataset: With the files that were added.
-        then: What the state records, see :func:`identity_of_data`.
+        dataset: The dataset with the added files.
+        then: Record of the data in the state, see :func:`identity_of_data`.
 
     Raises:
-        InvalidArgumentError: If it is no dataset of Parquet files.
-        StateMismatchError: If its files are not those of before and some more.
+        InvalidArgumentError: If it is not a dataset of Parquet files.
+        StateMismatchError: If its files are not the earlier files and some more.
     """
     if not isinstance(dataset, DescribedRows):
         raise InvalidArgumentError(
@@ -167,7 +169,7 @@ def _files_before(dataset: Dataset, then: str) -> DescribedRows:
 def _snapshot_before(
     dataset: Dataset, then: str, refused: str = "rows were rewritten"
 ) -> DescribedRows | None:
-    """Return the snapshot of a table that a state is of; None if it is not that.
+    """Return the table's snapshot in a state; None if the state is not of the table.
 
     Raises:
         StateMismatchError: If rows of it were lost since, or its files are gone.
@@ -181,7 +183,7 @@ def _snapshot_before(
         return None
     if cast("DescribedRows", dataset).erasures:
         raise StateMismatchError(
-            f"files of {snapshot}, of which the state is, were rewritten, and "
+            f"files of {snapshot}, the snapshot of the state, were rewritten, and "
             f"documents are erased from those of {table.snapshot}: erase them from the "
             "snapshot of the state, go on over it to the end of the epoch, and begin "
             "the next one over the table of now"
@@ -199,7 +201,7 @@ def _snapshot_before(
     count = sum(map(len, lost.values()))
     if count:
         raise StateMismatchError(
-            f"the table lost rows of {snapshot}, of which the state is, up to "
+            f"the table lost rows of {snapshot}, the snapshot of the state, up to "
             f"{table.snapshot}: {count} in all; open that snapshot and leave them out, "
             "web.erase(snapshot=...) with the dataset of now, load the state without "
             "grown=, and begin the next epoch with a loader of the snapshot of now"
@@ -211,7 +213,7 @@ def _of_snapshot(dataset: DescribedRows, other: DescribedRows) -> DescribedRows:
     """Return the same selection in a different snapshot of the table.
 
     Args:
-        dataset: Says what is wanted, and which rows.
+        dataset: The dataset with its settings and selection.
         other: The snapshot, with the rows that are deleted there.
     """
     base = replace(

@@ -21,14 +21,14 @@ LAST = np.uint64(2**63)
 class GrownOrder(Ordered):
     """An order whose first positions are unchanged; the rest mixes old and new blocks.
 
-    Old and new sequences keep their own orders, and are dealt in groups. A group has as
+    Old and new sequences each keep their order, and are mixed in groups. A group has as
     many sequences as there are lanes, so that each rank stays in its lanes. Every block
     of 16 groups has the same number of new groups, at positions drawn by the key, so
     that no rank and no step gets more of them. An incomplete group comes last.
 
     Args:
-        before: The order of the data of before.
-        added: The order of what was added.
+        before: The order of the earlier data.
+        added: The order of the added data.
         sizes: Sequences of both.
         position: Sequences that were delivered before the data grew.
         group: Sequences of a group.

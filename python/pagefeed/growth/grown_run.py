@@ -28,17 +28,18 @@ __all__ = ["GrownCursor", "GrownRun", "MixedOrder", "rest_of_dataset"]
 def rest_of_dataset(
     whole: DatasetRun, state: LoaderState, grown: Grown | None
 ) -> tuple[Run, LoaderState]:
-    """Return the run that continues an epoch in which data were added, and its state.
+    """Return the run that continues at a state of one dataset, and the state in it.
 
     Args:
         whole: The run of all data.
         state: A state.
-        grown: When what was added since is delivered; None if nothing was.
+        grown: When to deliver the data added since; None if nothing was added.
 
     Raises:
-        InvalidArgumentError: If data are to be mixed into steps some of which are
-            skipped.
-        StateMismatchError: If the data are not those of the state with some added.
+        InvalidArgumentError: If data are to be mixed into coming steps, and some of
+            these are skipped.
+        StateMismatchError: If the data are not the data of the state, with or without
+            additions.
     """
     before, same = whole.dataset, True
     if what_changed(state.dataset, whole.initial.dataset):
@@ -152,12 +153,12 @@ class GrownCursor(DatasetCursor):
 class GrownRun(DatasetRun):
     """The epoch of a state in which data were added, once or more often.
 
-    Its first sequences are those of the data of before, in their order. From where the
-    data grew on, what was added comes in between. Of an iteration of more epochs those
-    behind are of all data: these are the last one of its datasets.
+    Its first sequences are of the earlier data, in their order. From the position at
+    which the data grew, added sequences are mixed in. Later epochs of the same
+    iteration deliver all data: that is the last dataset of the run.
 
     Raises:
-        StateMismatchError: If files of before are not there.
+        StateMismatchError: If files of the earlier data are gone.
     """
 
     _cursor: ClassVar[type[Cursor]] = GrownCursor

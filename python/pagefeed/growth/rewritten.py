@@ -1,9 +1,9 @@
-"""Rows of a snapshot whose files a table rewrote and removed, in their order of then.
+"""Rows of a snapshot whose files a table rewrote and removed, in their old order.
 
-What a compaction leaves are the same rows in other files. Their order follows from
-the page index of the old files alone, which the cache folder has; what tells rows apart
-says where each is now. So sequences are cut from the rows as they were, and read from
-the files that there are.
+A compaction puts the same rows into other files. The old order follows from the page
+index of the old files, which the cache folder has. A key of rows says where each row is
+now. So sequences are cut from the rows in their old order, and read from the present
+files.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ class _Matches(NamedTuple):
 
 
 class RewrittenRows(RowRuns):
-    """Rows in the order of files that are gone, as runs inside pages of other files.
+    """Rows in the order of removed files, as runs inside pages of the present files.
 
     Args:
-        index: Of the files that there are.
-        layout: Of the files that are gone.
-        fingerprint: That of the rows in the files that are gone.
+        index: Index of the present files.
+        layout: Index of the removed files.
+        fingerprint: Fingerprint of the rows in the removed files.
         stored: The runs: first row in ``index``, old page, rows and values before each.
     """
 
@@ -98,7 +98,7 @@ class RewrittenRows(RowRuns):
         """Return itself: its spans are those of the present files.
 
         Raises:
-            StateMismatchError: If it is to be of some of them.
+            StateMismatchError: If ``spans`` are of only some of these files.
         """
         if spans.index.files != self.index.files:
             raise StateMismatchError(
@@ -185,14 +185,15 @@ class RewrittenRows(RowRuns):
 
 
 def rewritten_rows(dataset: DescribedRows, then: str) -> DescribedRows:
-    """Return the rows of a state, whose files a table rewrote and removed.
+    """Return the rows of a state, after a table rewrote and removed their files.
 
     Args:
-        dataset: The table of now, with the same choice of rows.
-        then: What the state records, see :func:`identity_of_data`.
+        dataset: The present table, with the same selection of rows.
+        then: Record of the data in the state, see :func:`identity_of_data`.
 
     Raises:
-        StateMismatchError: If not all of them can be told, saying what is missing.
+        StateMismatchError: If not all rows can be identified; the message says what is
+            missing.
     """
     _check_kind(dataset, then)
     why = "the cache folder has no page index of them"
@@ -220,8 +221,8 @@ def rewritten_rows(dataset: DescribedRows, then: str) -> DescribedRows:
 def _refused(dataset: DescribedRows, then: str, why: str) -> StateMismatchError:
     now = "" if dataset.table is None else f" up to {dataset.table.snapshot}"
     return StateMismatchError(
-        f"the rows of {snapshot_in(then)}, of which the state is, were rewritten{now}, "
-        f"and the files of then are gone: {why}. Such a state loads if the run began "
+        f"the rows of {snapshot_in(then)}, the snapshot of the state, were rewritten"
+        f"{now}, and its files are gone: {why}. Such a state loads if the run began "
         "over the table with cache_dir= and key=, a column whose values tell rows or "
         "'_row_id', and only compactions and appends came since; else keep the files "
         "of a snapshot until the end of the runs that read it"
@@ -242,9 +243,9 @@ def _check_kind(dataset: DescribedRows, then: str) -> None:
 
 
 def _layouts(dataset: DescribedRows, then: str) -> Iterator[tuple[PageIndex, bool]]:
-    """Yield indexes of the cache folder that may be of the files that are gone.
+    """Yield indexes of the cache folder that may be of the removed files.
 
-    And whether they are of exactly these files.
+    With each, whether it is of exactly these files.
     """
     recipe = dataset.index.recipe
     if not isinstance(recipe, IndexRecipe):

@@ -1,10 +1,10 @@
 """Images beside text: their tokens, places and bytes, in every batch.
 
 :func:`with_images` says which column has the images of a row, and how many tokens each
-becomes. ``headers`` reads sizes, ``numbers`` keeps them beside the index, ``rows``
-writes the tokens of images into those of the text: from there on the core cuts, packs
-and balances them as any others. ``survey`` refuses what would cut images. ``feed``
-and ``engine`` bring the images of a batch, ``decoding`` runs the user's function ahead.
+image takes. ``headers`` reads sizes, ``numbers`` stores them with the index, and
+``rows`` inserts the tokens of images into the text. The core then cuts, packs and
+balances them like other tokens. ``survey`` refuses settings that would cut images.
+``feed`` and ``engine`` add the images to a batch.
 """
 
 from pagefeed._names import name_as_imported

@@ -22,8 +22,8 @@ def images_of(column: Any) -> tuple[Int64Array, list[memoryview | None]]:
     """Return the images of rows, as views of the memory of the column.
 
     Args:
-        column: An Arrow array: of each row an image or a list of them, each binary or a
-            struct with ``bytes``, as the hub has them.
+        column: An Arrow array with an image or a list of images per row. An image is
+            binary, or a struct with ``bytes`` as on the Hugging Face Hub.
 
     Returns:
         The number of images of each row, int64 [rows]; and the bytes of each image in
@@ -52,7 +52,7 @@ def shapes_of(column: Any) -> tuple[Int64Array, Int64Array]:
     """Return the sizes of the images of rows, from a column of sizes.
 
     Args:
-        column: Of each row a size or a list of them: a struct with ``width`` and
+        column: A size or a list of sizes per row. A size is a struct with ``width`` and
             ``height``, or a list of the two.
 
     Returns:

@@ -86,11 +86,11 @@ def with_images(
 ) -> ParquetDataset:
     """Return a dataset of texts whose placeholders are images of the same row.
 
-    Each placeholder becomes as many of its tokens as its image has, so that lengths,
+    Each placeholder token is repeated once per token of its image, so that lengths,
     packing, budgets and balance count images. The size of every image is read from its
-    header, once: a pass over the column, which a cache folder keeps. Sequences are of
-    ``Packed(length, split="never")`` or ``Documents(max_length=)``: an image is never
-    cut. Labels carry no loss on tokens of images.
+    header, in one pass over the column; a cache folder keeps the sizes. Sequences must
+    be ``Packed(length, split="never")`` or ``Documents(max_length=)``, so that an image
+    is never cut. Labels carry no loss on tokens of images.
 
     A batch has ``images``, a dict with an entry for each image, in the order of the
     tokens: ``sequence`` (row of the batch), ``first_token``, ``num_tokens``, ``row``
@@ -100,29 +100,31 @@ def with_images(
 
     Args:
         dataset: Texts or chats, by ``pagefeed.parquet(...).tokenize(tokenizer)``.
-        column: The column of images: one or a list of them a row, each encoded (PNG,
-            JPEG, WebP or GIF), as binary or as a struct with ``bytes``.
-        placeholder: What stands for an image in the text: one token of the tokenizer.
-        tokens: Returns the tokens of an image of a width and height, 1 or more; of
-            common encoders see docs/explanation/images.md. Must be picklable for worker
-            processes.
-        cost: Returns what the encoder spends on such an image, for
-            ``Balance(images=)``: by default its tokens.
-        sizes: A column with the sizes of the images of a row, structs with ``width``
-            and ``height``, or lists of the two: then no image is read for it.
-        max_tokens: Tokens of a row at most. All tokens are counted for it at once.
-        long: Rows with more are refused (``"error"``) or reported and left out.
+        column: The column of images: one image or a list of them per row, each encoded
+            (PNG, JPEG, WebP or GIF), as binary or as a struct with ``bytes``.
+        placeholder: Text that marks an image: one token of the tokenizer.
+        tokens: Function that returns the number of tokens of an image from its width
+            and height, 1 or more. For common encoders see docs/explanation/images.md.
+            It must be picklable for worker processes.
+        cost: Function that returns the cost of an image in its encoder from its width
+            and height, for ``Balance(images=)``. By default its number of tokens.
+        sizes: A column with the sizes of the images of a row, as structs with ``width``
+            and ``height`` or lists of the two. Sizes are then not read from images.
+        max_tokens: Most tokens of a row. With it, all tokens are counted immediately.
+        long: ``"error"`` refuses rows with more tokens; ``"drop"`` leaves them out with
+            a warning.
         broken: Rows with an image whose size cannot be read, or with other numbers of
             placeholders and images, are refused or reported and left out.
-        decode: A function of the bytes of an image, run on threads ahead of the step;
-            or ``Decode({column: function}, workers=, processes=)``.
-        decoded_bytes: Returns the bytes of what ``decode`` makes of an image of a width
-            and height, which count inside ``memory``: by default 3 a pixel.
+        decode: Function that decodes the bytes of an image, run on threads ahead of the
+            step; or ``Decode({column: function}, workers=, processes=)``.
+        decoded_bytes: Function that returns the bytes of a decoded image from its width
+            and height. They count toward ``memory``. By default 3 per pixel.
 
     Raises:
         InvalidArgumentError: If an argument cannot be right, or a row has more than
             ``max_tokens``.
-        CorruptFileError: If an image has no size; here or when tokens are counted.
+        CorruptFileError: If the size of an image cannot be read; raised here or when
+            tokens are counted.
     """
     plain, tokenizer = _checked(dataset)
     column = check_column(column, "column")

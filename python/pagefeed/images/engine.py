@@ -83,7 +83,7 @@ class ImageEngine:
     def stats(self) -> dict[str, Any]:
         """Return counters since the start.
 
-        Those of pages and bytes are sums of both engines.
+        Counters of pages and bytes are sums over both engines.
         """
         tokens, images = self._tokens.stats(), self._images.stats()
         return tokens | {name: tokens[name] + images[name] for name in BOTH}

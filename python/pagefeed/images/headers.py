@@ -17,8 +17,8 @@ _ALONE = frozenset(range(0xD0, 0xD9)) | {0x01}
 def size_of(data: bytes | memoryview) -> Size | None:
     """Return width and height of an image in pixels; None if its header has none.
 
-    PNG, JPEG, WebP and GIF are known. The size is that of the pixels as they are
-    stored: an orientation in EXIF would exchange width and height.
+    PNG, JPEG, WebP and GIF are supported. The size is that of the stored pixels: an
+    EXIF orientation, which may exchange width and height, is ignored.
 
     Example:
         >>> size_of(b"GIF89a" + bytes([3, 0, 2, 0]))

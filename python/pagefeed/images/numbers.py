@@ -170,7 +170,7 @@ class ImageNumbers:
         Args:
             name: ``"images"`` to sum costs, ``"bytes"`` or ``"decoded"`` to sum the
                 bytes of images as stored or as decoded.
-            rows: Rows of the files, numbered through.
+            rows: Rows, numbered through all files.
         """
         before, first = self._before[name], self.first
         sums: Float64Array = before[first[rows + 1]] - before[first[rows]]
@@ -206,7 +206,8 @@ class ImageNumbers:
         """Write the tokens of images as a file, unless the cache folder has it.
 
         Args:
-            digest: A digest of all that decides the order of rows, for its name.
+            digest: Digest of everything that decides the order of rows, for the file's
+                name.
         """
         name = f"image-tokens-{digest}"
         folder, temporary = self.source.cache_dir, None

@@ -19,10 +19,10 @@ PAGES_HELD = 4
 
 
 def check_cut(settings: LoaderSettings) -> None:
-    """Refuse sequences that would cut images, and slices of them.
+    """Raise an error for cuts and context parallelism that would cut images.
 
     Raises:
-        InvalidArgumentError: Saying what to give.
+        InvalidArgumentError: If so; the message says what to give.
     """
     cut: Any = settings.sequences
     if cut.delivers == "tokens" and not (cut.packs and cut.layout.never_split):
@@ -48,11 +48,11 @@ def check_cut(settings: LoaderSettings) -> None:
 def check_images(
     settings: LoaderSettings, run: Run, datasets: dict[int, Any], memory: int
 ) -> tuple[int, int, tuple[int, int]]:
-    """Refuse rows whose images would be cut, and steps that do not fit the memory.
+    """Raise an error if images would be cut, or a step does not fit the memory.
 
     Args:
-        settings: Of the loader.
-        run: What it delivers.
+        settings: The settings of the loader.
+        run: The run to deliver.
         datasets: The datasets with images, by their numbers in the run.
         memory: Bytes for images.
 

@@ -17,20 +17,21 @@ __all__ = ["Infill", "infilling_of"]
 
 @dataclass(frozen=True, kw_only=True)
 class Infill:
-    """Settings to rearrange documents, so that a model learns to fill in the middle.
+    """Settings that rearrange documents, so that a model learns to fill in the middle.
 
-    A document that is chosen is cut at two places into prefix, middle and suffix, each
-    of which may be empty. Both places are drawn uniformly between its tokens:
-    characters and words are not looked at, and no token is divided. Special tokens mark
-    the parts, as "Efficient Training of Language Models to Fill in the Middle"
-    (Bavarian et al., 2022) arranges them:
+    A chosen document is cut at two places into prefix, middle and suffix, each of which
+    may be empty. Both places are drawn uniformly between its tokens, without regard to
+    characters and words; no token is divided. Special tokens mark the parts, arranged
+    as in "Efficient Training of Language Models to Fill in the Middle" (Bavarian et
+    al., 2022):
 
     - PSM: ``prefix`` + the prefix + ``suffix`` + the suffix + ``middle`` + the middle,
     - SPM, variant 2 of the paper: ``prefix`` + ``suffix`` + the suffix + ``middle`` +
       the prefix + the middle,
 
-    and ``end`` behind both, if it is given. A loader's ``eos`` follows where documents
-    are joined. All tokens of the document come exactly once, and all have labels.
+    and ``end`` at the end of both, if it is given. If documents are joined, the ``eos``
+    of the loader follows. All tokens of the document come exactly once, and all have
+    labels.
 
     Which documents are chosen depends on the seed and the number of the document in the
     files, not on the epoch: a chosen document is longer by its special tokens, and
@@ -42,14 +43,16 @@ class Infill:
         prefix: Token before the prefix.
         middle: Token before the middle.
         suffix: Token before the suffix.
-        end: Token behind the middle; None for none.
+        end: Token after the middle; None for none.
         rate: Share of the documents that are infilled, above 0 and at most 1.
         spm: Share of these that are SPM; the others are PSM.
-        within: ``"document"`` cuts documents before they are cut into sequences, so
-            that parts of a long one may lie in several. ``"sequence"``, for ``Packed``
-            alone, cuts what one sequence holds of a document: where several sequences
-            hold a document, one of its pieces is infilled, the others stay as they are.
-        seed: Another seed chooses and cuts otherwise. That of the loader does not.
+        within: ``"document"`` infills documents before they are cut into sequences, so
+            that parts of a long document may be in several sequences. ``"sequence"``,
+            only for ``Packed``, infills the piece of a document that one sequence
+            holds. If several sequences hold a document, one of its pieces is infilled,
+            and the others are unchanged.
+        seed: Seed of the choice and the cuts. The seed of the loader does not affect
+            them.
 
     Raises:
         InvalidArgumentError: If an argument cannot be right.

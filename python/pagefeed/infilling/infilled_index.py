@@ -34,8 +34,8 @@ class InfilledIndex(CountedIndex):
     Args:
         plain: The index of the column as it is.
         infill: How documents are infilled.
-        filling: Bits of the number that special tokens have, where the column is
-            aligned with the tokens.
+        filling: Bits of the value for special tokens, if the column is aligned with the
+            tokens.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class InfilledIndex(CountedIndex):
         return {**super()._facts(), "infill": self.infill.identity}
 
     def check_cut(self, cut: Any) -> None:
-        """Refuse a cut that packs no documents, where these are cut with it.
+        """Raise an error for ``within="sequence"`` with a cut that packs no documents.
 
         Raises:
             InvalidArgumentError: Saying what to give.

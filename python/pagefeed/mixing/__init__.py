@@ -1,8 +1,8 @@
 """Mixtures that learn: weights of datasets from the losses of a training.
 
-- :class:`Policy`: anything that makes weights of losses, such as :class:`ADO`,
+- :class:`Policy`: anything that computes weights from losses, such as :class:`ADO`,
   :class:`ExcessLoss`, :class:`FixedSchedule` or a class of your own.
-- :class:`Replacing`: another policy than before, on purpose.
+- :class:`Replacing`: lets a resumed run use a different policy than before.
 - :class:`Learner`: adds up the losses of a training's datasets over all ranks, asks the
   policy, and sets the loader's weights, the same on every rank.
 - :func:`token_losses`: losses of single tokens from a model's logits.

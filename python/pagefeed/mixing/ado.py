@@ -27,7 +27,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class ADO:
-    """Adaptive Data Optimization: more of what the model learns from fastest.
+    """Adaptive Data Optimization: more data from datasets that are learned fastest.
 
     After Jiang et al., 2024 ("Adaptive Data Optimization: Dynamic Sample Selection with
     Scaling Laws", arXiv 2410.11820). Each dataset's loss is fitted by a scaling law
@@ -39,12 +39,13 @@ class ADO:
     minimizes a Huber loss by L-BFGS: here each point is a mean over many tokens.
 
     Args:
-        prior: Weights at the beginning, which it also goes on from.
-        warmup: Steps without a change, of which losses are not fitted either.
-        credit: Exponent of the recent share of a dataset.
-        memory: Share of the present weights in the recent ones, at each update.
+        prior: Weights at the beginning. Later weights are multiples of them.
+        warmup: First steps, during which weights stay and losses are not fitted.
+        credit: Exponent of a dataset's share of the recent data.
+        memory: Share of the current weights in the average of recent weights, at each
+            update.
         smoothing: Share of the mean weights so far in new weights.
-        least: Smallest share that a dataset is given.
+        least: Smallest weight of a dataset, as a share of 1.
 
     Raises:
         InvalidArgumentError: If an argument cannot be right.

@@ -22,7 +22,7 @@ __all__ = ["ExcessLoss"]
 
 
 class ExcessLoss:
-    """Multiplies weights by the exponential of how far losses exceed a reference's.
+    """Multiplies weights by the exponential of the excess over reference losses.
 
     The inner loop of DoReMi (Xie et al., 2023, arXiv 2305.10429): exponentiated
     gradient ascent on the excess losses, smoothed by a share of equal weights. DoReMi
@@ -32,7 +32,7 @@ class ExcessLoss:
     Args:
         reference: Loss of each dataset under a reference model.
         prior: Weights at the beginning; equal ones if None.
-        rate: By which excess losses are multiplied.
+        rate: Factor of the excess losses, as a learning rate.
         smoothing: Share of equal weights.
 
     Raises:

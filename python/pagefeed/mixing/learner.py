@@ -26,15 +26,14 @@ TOKENS_AT_ONCE = 1 << 10
 
 
 def token_losses(logits: Any, labels: Any, *, ignore_index: int = IGNORED) -> Any:
-    """Return the cross entropy of every label; without gradients.
+    """Return the cross entropy of every label, without gradients.
 
-    Some logits at a time are converted to float32, so that it takes little memory
-    beside them.
+    Logits are converted to float32 in pieces, so that little extra memory is needed.
 
     Args:
-        logits: [..., tokens, vocabulary], each for the label at its place.
+        logits: [..., tokens, vocabulary], each for the label at the same position.
         labels: int [..., tokens].
-        ignore_index: Label without a loss: 0 there.
+        ignore_index: Label without a loss. Its result is 0.
 
     Returns:
         A tensor of the labels' shape.
@@ -63,20 +62,20 @@ def token_losses(logits: Any, labels: Any, *, ignore_index: int = IGNORED) -> An
 class Learner:
     """Adds up losses by dataset over all ranks, and lets a policy change the weights.
 
-    Every rank has one, and all call :meth:`add` for their batches and :meth:`step`
-    after each step of the optimizer. The sums of all ranks are exact means over tokens
-    and the same everywhere. The weights are those that the first rank's policy returns.
-    They hold from the next step of the loader on, whatever was prefetched, and the
-    loader's state contains them: a resumed run deals the same sequences, on any number
-    of ranks. It also contains the policy's own state and the sums since its last
-    update, so that a resumed run decides as the one before would have.
+    Every rank has a learner, and calls :meth:`add` for its batches and :meth:`step`
+    after each step of the optimizer. Losses are exact means over the tokens of all
+    ranks, and the same on every rank. The policy of the first rank decides the weights.
+    They apply from the next step of the loader on, even if batches were prefetched. The
+    loader's state contains the weights: a resumed run delivers the same sequences, on
+    any number of ranks. The state also contains the policy's own state and the sums
+    since its last update, so that a resumed run decides as the run before would have.
 
-    The adapters have a learner where their loader has the field ``dataset_ids``.
+    Framework adapters make a learner if the loader has the field ``dataset_ids``.
 
     Args:
         loader: A loader of a mixture with the fields ``dataset_ids`` and ``labels``.
-        policy: Makes weights of losses; None: they are added up alone. A state that
-            was loaded must be of the same policy, see :class:`Replacing`.
+        policy: Policy that computes weights from losses; None only adds up losses. A
+            loaded state must be of the same policy, see :class:`Replacing`.
         every: Steps of the loader between two updates.
         group: A process group of torch, or a function that gathers plain objects over
             all ranks, such as :func:`pagefeed.integrations.jax.gather`. By default all
@@ -173,12 +172,12 @@ class Learner:
                 [1, rows * tokens] or [rows * tokens].
             logits: [..., vocabulary], one for each label. They cost another cross
                 entropy, without gradients.
-            losses: Or the loss of each label, of its shape; those of ignored labels do
-                not count. Where labels stand at their token, that of the label before
-                which a prediction was made stands at the label, and the first is not
-                looked at.
-            shifted: Whether a label stands where it is predicted, one place before its
-                token; by default as the loader's labels do.
+            losses: Alternatively, the loss of each label, in the shape of the labels.
+                Losses of ignored labels do not count. If labels are at the position of
+                their token, the loss of a label is at that position too, and the first
+                loss of a row is not used.
+            shifted: Whether a label is at the position where it is predicted, one
+                before its token. By default as the loader's labels are.
 
         Raises:
             InvalidArgumentError: If there is not exactly one of logits and losses, or
@@ -261,8 +260,8 @@ class Learner:
     def step(self) -> bool:
         """End a step: add up over all ranks, and update the weights if it is time.
 
-        Call it on all ranks after each step of the optimizer, also where a rank had
-        nothing to add, as the first stages of a pipeline.
+        Call it on all ranks after each step of the optimizer, even on a rank that had
+        nothing to add, such as in the first stages of a pipeline.
 
         Returns:
             Whether the weights changed.
@@ -342,8 +341,8 @@ class Learner:
     def means(self) -> dict[str, float]:
         """Return ``loss/NAME`` of each dataset since the last call, over all ranks.
 
-        Nothing is communicated: :meth:`step` has added up. Datasets without a label
-        are left out.
+        Nothing is communicated, since :meth:`step` has added up the losses. Datasets
+        without a label are left out.
         """
         means = self._means(self._logged)
         self._logged = np.zeros((2, len(self._names)))

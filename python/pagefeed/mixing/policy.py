@@ -32,11 +32,11 @@ Weights = Mapping[str, float]
 class Policy(Protocol):
     """Computes weights of datasets from their losses.
 
-    One with ``names`` has these checked against the mixture's when it is put to work.
-    A policy that remembers something also has ``state_dict()``, which returns plain
-    JSON types, and ``load_state_dict(state)``: a checkpoint then contains it. What it
-    was made with may be a property ``settings``, of plain JSON types by name: a run is
-    resumed with the same ones, or refused.
+    If a policy has ``names``, they are checked against the datasets of the mixture. A
+    policy with a memory also has ``state_dict()``, which returns plain JSON types, and
+    ``load_state_dict(state)``: checkpoints then contain its state. A property
+    ``settings`` may return its settings by name, in plain JSON types: a run can then be
+    resumed only with the same settings.
 
     Example:
         >>> class Uniform:
@@ -74,15 +74,16 @@ def is_policy(value: object) -> bool:
 class Replacing:
     """Names the policies that another one may replace at a resume.
 
-    A state of a run under a policy is loaded with that policy, with the same settings;
-    otherwise the weights would go other ways in silence. With this in its place, a
-    changed policy begins anew from the weights of the state.
+    The state of a run with a policy can be loaded only with the same policy and
+    settings: otherwise the weights would silently develop differently. With
+    ``Replacing(policy)`` instead, a different policy starts fresh from the weights of
+    the state.
 
     Args:
         policy: The policy from now on; None keeps the weights as they are.
 
     Raises:
-        InvalidArgumentError: If it is no policy.
+        InvalidArgumentError: If ``policy`` is not a policy.
 
     Example:
         >>> Replacing(FixedSchedule({0: {"web": 1}})).policy.update(0, {})
@@ -101,12 +102,12 @@ class Replacing:
 class FixedSchedule:
     """Weights by step, independent of the losses.
 
-    A :class:`pagefeed.Stage` does the same ahead of a run. This is what a policy is
-    compared with: it takes the same way into the state.
+    A :class:`pagefeed.Stage` sets such weights before a run. Use this policy as a
+    baseline for other policies: its weights are set and stored in the same way.
 
     Args:
-        weights: ``{step: {name: weight}}``: from the first update at or after a step
-            its weights hold.
+        weights: ``{step: {name: weight}}``. Weights apply from the first update at or
+            after their step.
 
     Raises:
         InvalidArgumentError: If steps are no whole numbers, or weights cannot be right.

@@ -1,10 +1,10 @@
-"""Mixtures: which dataset, and which of its sequences, is at each position.
+"""Mixtures: which dataset, and which of its sequences, comes at each position.
 
-- :func:`mix` and :class:`Stage`: what is asked for.
+- :func:`mix` and :class:`Stage`: the mixture as the user specifies it.
 - :class:`Schedule`: the weights of sequences by position, as a state records them.
-- :class:`Course`: position -> (dataset, its local position), and back, pure;
-  :class:`CourseInOrder` for datasets in file order.
-- :class:`MixtureRun`: what a loader of a mixture delivers.
+- :class:`Course`: a pure function from positions to (dataset, its local position), and
+  its inverse; :class:`CourseInOrder` for datasets in file order.
+- :class:`MixtureRun`: the run of a loader of a mixture.
 """
 
 from pagefeed._names import name_as_imported

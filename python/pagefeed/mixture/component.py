@@ -95,7 +95,7 @@ class Component:
     def size_of(self, epoch: int, offset: int | None = None) -> int:
         """Return the sequences of an epoch, or the number expected at an offset in it.
 
-        Data may have been mixed in behind the offset.
+        Data may have been mixed in after the offset.
         """
         former = self.former(epoch)
         if former is None:
@@ -144,7 +144,7 @@ class Component:
         return epochs
 
     def check(self) -> None:
-        """Refuse what no run has.
+        """Raise an error for values that no run has.
 
         Raises:
             InvalidArgumentError: If a value is out of its bounds.
@@ -179,8 +179,8 @@ class Component:
         """Read what :meth:`to_list` wrote.
 
         Raises:
-            TypeError: If it is something else, as are the next two.
-            ValueError: Likewise.
+            TypeError: If it is not such a list.
+            ValueError: If it is not such a list.
         """
         names = [field.name for field in fields(cls)][: max(5, len(given))]
         values = dict(zip(names, given, strict=True))

@@ -1,9 +1,9 @@
-"""The course of a mixture: position -> (dataset, its local position), and back.
+"""The course of a mixture: from positions to (dataset, local position), and back.
 
 Position p is turn ``p // num_lanes`` of lane ``p % num_lanes``. Every lane deals its
-own turns out to the datasets, and its x-th turn of a dataset is local position
-``x * num_lanes + lane`` of that dataset, counted through all its epochs: the lane takes
-from each dataset's same lane, from front to back, whatever the weights do meanwhile.
+own turns out to the datasets. Its x-th turn of a dataset is local position
+``x * num_lanes + lane`` of that dataset, counted through all its epochs. So a lane
+always reads the same lane of each dataset, from front to back, even if weights change.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ class Course:
 
     With ``LEAST_LANES`` lanes or more, no dataset is ever further off its weight than
     one sequence per lane. In the first row this is proven where the bound of
-    ``pagefeed.mixture.shape`` is at most 1, as for up to four datasets. A
-    search for other cases found at most 0.55, and 0.82 over changes of weights. With
-    fewer lanes roundings may not even out: with one lane 2.1 was found over changes.
-    While datasets run out, lane by lane, 1.2 was found against the remaining weights.
+    ``pagefeed.mixture.shape`` is at most 1, as for up to four datasets. A search for
+    other cases found at most 0.55, and 0.82 over changes of weights. With fewer lanes
+    roundings may not even out: a search found 2.1 with one lane over changes. While
+    datasets run out, lane by lane, it found 1.2 relative to the remaining weights.
 
     Args:
         schedule: Datasets and weights.
         num_lanes: V.
         seed: Seed of the run.
-        before: Another course with these lanes and this seed, of which as much is used
-            again as is the same.
+        before: Another course with these lanes and this seed. Equal parts of it are
+            reused.
 
     Raises:
         InvalidArgumentError: If all datasets of a stage run out before the next begins.
@@ -105,10 +105,10 @@ class Course:
         return dataset, turn_of_dataset * self.num_lanes + lane
 
     def positions(self, dataset: int, local: Int64Array) -> Int64Array:
-        """Return the positions of local positions of a dataset: undo :meth:`at`.
+        """Return the positions of local positions of a dataset; the inverse of ``at``.
 
         Returns:
-            int64 [local]; -1 for those that are never delivered.
+            int64 [local]; -1 for local positions that are never delivered.
         """
         lane, nth = local % self.num_lanes, local // self.num_lanes
         row = self._rows.find_count(dataset, lane, nth)
@@ -173,7 +173,7 @@ class Course:
         return self._hole
 
     def delivered(self, dataset: int, epochs: int) -> int | None:
-        """Return the position after which a dataset was delivered so often in full.
+        """Return the position after which ``epochs`` epochs of a dataset are delivered.
 
         None if it never is.
         """

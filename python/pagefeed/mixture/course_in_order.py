@@ -13,11 +13,11 @@ __all__ = ["CourseInOrder"]
 
 
 class CourseInOrder(Course):
-    """A course whose local positions of a dataset rise with the position.
+    """A course that delivers each dataset in the order of its local positions.
 
     Datasets come at the same positions as in a :class:`Course`. A local position is the
-    number of the dataset's turns in all lanes before it. So looking up a position costs
-    as much as it does for all lanes, instead of one.
+    number of earlier turns of the dataset in all lanes. So looking up a position costs
+    work for all lanes, instead of one.
 
     Example:
         >>> from pagefeed.mixture import Component, Schedule, WeightChange
@@ -41,10 +41,10 @@ class CourseInOrder(Course):
         return dataset, local
 
     def positions(self, dataset: int, local: Int64Array) -> Int64Array:
-        """Return the positions of local positions of a dataset: undo :meth:`at`.
+        """Return the positions of local positions of a dataset; the inverse of ``at``.
 
         Returns:
-            int64 [local]; -1 for those that are never delivered.
+            int64 [local]; -1 for local positions that are never delivered.
         """
         end = self.natural_end
         last = MAX_TURN * self.num_lanes if end is None else end
@@ -62,7 +62,7 @@ class CourseInOrder(Course):
         """Return the next local position of every dataset.
 
         Returns:
-            int64 [datasets, 1]: all lanes are as one.
+            int64 [datasets, 1]: one value for all lanes.
         """
         return self.counts(position)[:, None]
 

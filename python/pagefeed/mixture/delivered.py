@@ -64,7 +64,7 @@ def datasets_in(at: Callable[[LoaderState], Counted]) -> DatasetsIn:
     """Return a function for the datasets of a stretch, which caches some results.
 
     Args:
-        at: Gives the cursor at a state.
+        at: Function that returns the cursor at a state.
     """
 
     @lru_cache(maxsize=MOST_KEPT)

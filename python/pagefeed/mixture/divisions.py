@@ -30,11 +30,10 @@ LEAST_TURNS = 4
 class MixtureDivisions:
     """Divides the positions of a mixture into divisions that are balanced separately.
 
-    A division ends where weights change, where the run ends, and at both ends of a
-    turn of epochs: where the first lane goes on to a dataset's next epoch, and where
-    the last one has. In between, the sequences of this dataset stay where they are. So
-    do, at all times, those of datasets with epochs so short that hardly anything would
-    be left to balance.
+    A division ends where weights change, where the run ends, where the first lane
+    continues with a dataset's next epoch, and where the last lane does. Between these
+    two positions, the sequences of this dataset keep their positions. Datasets with
+    very short epochs always keep theirs, as hardly anything would be left to balance.
 
     Args:
         course: The course of the mixture.
@@ -84,7 +83,7 @@ class MixtureDivisions:
     def _ends(self, position: int) -> Float64Array:
         """Return how many epochs of each dataset can end in one turn of a rank.
 
-        By the weights around a position alone: later changes do not count.
+        Only the weights around the position count; later changes do not.
         """
         now = self._schedule.changes[bisect_right(self._starts, position) - 1]
         both = self._schedule.weights_before(now.start), now.weights
@@ -95,7 +94,7 @@ class MixtureDivisions:
     def _epochs_at(self, position: int) -> list[tuple[int, int]]:
         """Return the greatest position of any lane in each dataset.
 
-        That is the epoch, and the place there.
+        It is given as the epoch and the offset in it.
         """
         following = self._course.following(position + 1)
         delivered = (following - following.shape[1]).max(axis=1, initial=0)

@@ -12,11 +12,11 @@ __all__ = ["checked_fill"]
 
 
 def checked_fill(fill: Iterable[str], datasets: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the aligned columns that padding fills in datasets without them.
+    """Return the aligned columns that are filled with padding in datasets without them.
 
     Raises:
-        InvalidArgumentError: If no dataset has one, if it does not say its padding, or
-            if a batch would have two columns of one name.
+        InvalidArgumentError: If no dataset has a named column, if its padding is not
+            given, or if a batch would have two columns of one name.
     """
     if isinstance(fill, Mapping):
         raise InvalidArgumentError(

@@ -1,7 +1,8 @@
-"""A mixture of grown datasets, each of which uses all data from its next epoch on.
+"""A mixture of datasets to which data were added during the run.
 
-What some epochs of a dataset are of is in its component of the schedule, so that states
-tell it. The run has the data of such epochs as further datasets, behind those of now.
+Each dataset uses all data from its next epoch on. The component of a dataset in the
+schedule, and so the state, records the data of its earlier epochs. The run has these
+data as further datasets, after the present ones.
 """
 
 from __future__ import annotations
@@ -41,12 +42,13 @@ def rest_of_mixture(
     Args:
         whole: The run of all data.
         state: The state.
-        grown: When what was added since is delivered; None if nothing was.
+        grown: When to deliver the data added since; None if nothing was added.
 
     Raises:
-        InvalidArgumentError: If data are to be mixed into steps some of which are
-            skipped.
-        StateMismatchError: If a dataset is not that of the state with some files added.
+        InvalidArgumentError: If data are to be mixed into coming steps, and some of
+            these are skipped.
+        StateMismatchError: If a dataset is not the dataset of the state, with or
+            without added files.
     """
     state.check_run(whole.initial)
     if grown is None and _is_rewritten(whole, state):
@@ -110,14 +112,14 @@ def _grown(
     *,
     is_mixed: bool,
 ) -> Component:
-    """Return a dataset as it continues.
+    """Return the component of a grown dataset.
 
     Args:
         whole: The run of all data.
-        component: What the state has of it.
-        new: What it is now.
+        component: Component of the dataset in the state.
+        new: Component of the dataset now.
         last: The last local position that was delivered; below 0 if none was.
-        is_mixed: Whether what was added comes in what remains of its epoch.
+        is_mixed: Whether added data are mixed into the rest of the current epoch.
     """
     dataset = whole.datasets[whole.names.index(component.name)]
     before_growth(dataset, component.data)  # It grew: nothing else happened to it.
@@ -162,7 +164,7 @@ class GrownMixtureRun(MixtureRun):
     """A mixture with the earlier data as further datasets, after the present ones.
 
     Raises:
-        StateMismatchError: If data of epochs that are not over are not there.
+        StateMismatchError: If the data of an epoch that is not over are missing.
     """
 
     begun: LoaderState
@@ -195,9 +197,9 @@ class GrownMixtureRun(MixtureRun):
     def _data_of(
         self, component: Component, former: Former, *, is_over: bool
     ) -> list[Dataset]:
-        """Return the data of some epochs: the first data, and those added.
+        """Return the data of some epochs: the first data, then each addition.
 
-        None are there of epochs that are over, if files of them are gone.
+        The list is empty if the epochs are over and some of their files are gone.
         """
         entry = self.names.index(component.name)
         dataset: Dataset = self.datasets[entry]

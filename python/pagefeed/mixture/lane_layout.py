@@ -18,8 +18,8 @@ __all__ = ["LaneLayout"]
 
 
 NUM_CHECKPOINTS = 4
-"""Last rows from which another layout may continue: a change of weights divides the
-last interval, or an earlier one if a stage lies ahead."""
+"""How many of the last rows another layout may continue from: a change of weights
+divides the last interval, or an earlier one if a stage is still to come."""
 
 
 class _Checkpoint(NamedTuple):
@@ -38,8 +38,8 @@ class LaneLayout:
         schedule: Datasets and weights.
         num_lanes: V.
         seed: Seed of the run.
-        before: Another layout, of the same lanes, seed and datasets: where it has the
-            same intervals they are not laid out again.
+        before: Another layout of the same lanes, seed and datasets. Equal intervals are
+            taken from it.
 
     Raises:
         InvalidArgumentError: If all datasets of a stage run out before the next begins.

@@ -32,14 +32,15 @@ __all__ = [
 
 
 def check_tokenizers(datasets: Mapping[str, Any], *, recorded: bool = False) -> None:
-    """Refuse ids of several vocabularies in one batch.
+    """Raise an error if datasets were tokenized with different tokenizers.
 
     Args:
         datasets: The datasets by name.
-        recorded: Look at what files record of their tokens, too; reads some footers.
+        recorded: Also compare the tokenizers that files record; reads some footers.
 
     Raises:
-        InvalidArgumentError: Naming two datasets and their tokenizers.
+        InvalidArgumentError: If so; the message names two datasets and their
+            tokenizers.
     """
     first: tuple[str, Any] | None = None
     for name, dataset in datasets.items():
@@ -67,14 +68,14 @@ LARGEST_WEIGHT = 1e100
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """New weights from a point of the run on.
+    """New weights of a mixture from a token count or step on.
 
     Args:
         weights: Weight of each dataset; those that are not named are left out.
         start_tokens: Tokens of all ranks together after which it begins.
-        start_step: Or the step at which it begins.
-        anneal: Go over to the weights in a straight line for so long, in tokens or in
-            steps as the start is.
+        start_step: Alternatively, the step at which it begins.
+        anneal: Length of a linear change to the weights, in tokens or steps like the
+            start.
 
     Raises:
         InvalidArgumentError: If there is not exactly one start, or the weights cannot
@@ -147,7 +148,7 @@ class Mixture(Source):
         )
 
     def erase(self, **documents: object) -> NoReturn:  # noqa: ARG002
-        """Refuse: documents are erased from the datasets.
+        """Raise an error: documents are erased from the datasets, one by one.
 
         Raises:
             InvalidArgumentError: Always.
@@ -239,32 +240,35 @@ def mix(
     Args:
         datasets: ``{name: (dataset, weight)}``, or ``{name: dataset}`` for weights by
             size and temperature. The order of a dataset depends on its name and the
-            seed alone. A weight of 0 keeps a dataset for a later stage. One without a
-            sequence, such as an empty tier, may only have the weight 0, as it has by
-            size.
-        temperature: T of the weights ``size ** (1 / T)``: 1 is proportional, a large
-            one uniform. By default 1.
-        unit: Whether weights and sizes are of ``"tokens"``, as they are delivered, or
-            of ``"sequences"``, that is sequences. For tokens of ``Documents`` with a
-            ``max_length`` the lengths of all rows are read, once.
-        stages: Later weights, by rising start.
-        max_epochs: How often each of some datasets is delivered at most; then it is
-            left out and the others' weights grow in proportion.
+            seed alone. A weight of 0 keeps a dataset for a later stage. A dataset
+            without a sequence, such as an empty tier, must have the weight 0; it has
+            that weight by size, too.
+        temperature: T of the weights ``size ** (1 / T)``: 1, the default, is
+            proportional to size; a large T is nearly uniform.
+        unit: ``"tokens"`` if weights and sizes count delivered tokens, ``"sequences"``
+            if they count sequences. To count tokens of ``Documents`` with a
+            ``max_length``, the lengths of all rows are read once.
+        stages: Later weights, in order of their start.
+        max_epochs: Most epochs of a dataset, by name. After them the dataset is left
+            out, and the weights of the others grow in proportion.
         stop: ``"first_exhausted"`` ends when the first dataset was delivered in full
             (``max_epochs`` times if it has a limit, else once), ``"all_exhausted"``
-            when all were; None never ends, unless every dataset has a limit: then give
-            the loader ``epochs=None``, or ``max_steps`` or ``max_tokens`` here.
-        max_steps: Steps at most, those before a resume counted. Whoever loads a state
-            of its end goes on with the next epoch of the mixture.
-        max_tokens: Tokens of all ranks at most, by the mean tokens of a sequence.
+            when all were. None never ends, unless every dataset has a limit. For a
+            mixture that never ends, give the loader ``epochs=None``, or give
+            ``max_steps`` or ``max_tokens`` here.
+        max_steps: Most steps, including steps before a resume. A run that loads the
+            state at the end continues with the next epoch of the mixture.
+        max_tokens: Most tokens of all ranks, estimated by the mean tokens of a
+            sequence.
         rehearse: Take this share of every dataset, such as 1/16, by
             :meth:`pagefeed.dataset.ParquetDataset.take`. A run of a sixteenth of the
             tokens then repeats each dataset as often as the long run would (simulated
-            epochs, arXiv 2606.07597), to one document: subsets hold whole ones, less
-            than one too many. The caller scales ``max_steps``, ``max_tokens`` and the
-            starts of the stages.
-        fill: Aligned columns that some datasets do not name: their tokens have the
-            column's padding, and a ``count`` of 0. No other column may be lacking.
+            epochs, arXiv 2606.07597), to within one document: subsets hold whole
+            documents, less than one too many. The caller scales ``max_steps``,
+            ``max_tokens`` and the starts of the stages.
+        fill: Aligned columns that some datasets lack. Tokens of these datasets get the
+            column's padding, and a ``count`` of 0. All other aligned columns must be in
+            every dataset.
 
     Raises:
         InvalidArgumentError: If a weight is negative, not finite, or all are 0; if
@@ -328,7 +332,7 @@ def mix(
 def check_weights(
     weights: Mapping[str, float], names: Mapping[str, Any]
 ) -> dict[str, float]:
-    """Return weights that can be right.
+    """Return weights, checked.
 
     Raises:
         InvalidArgumentError: If one is negative or not finite, none is above 0, or a
@@ -355,10 +359,11 @@ def check_weights(
 
 
 def check_names(names: Iterable[str], datasets: Mapping[str, Any]) -> None:
-    """Refuse names of datasets that do not exist.
+    """Raise an error for names of datasets that do not exist.
 
     Raises:
-        InvalidArgumentError: Listing those that exist.
+        InvalidArgumentError: If a name is unknown; the message lists the names of the
+            mixture.
     """
     unknown = [name for name in names if name not in datasets]
     if unknown:

@@ -1,9 +1,9 @@
 """The route of a rank of a mixture whose lanes the ranks cannot divide evenly.
 
 Lanes deal out datasets in a pattern. A rank that takes every n-th turn of its lanes
-meets the same places of it again and again, and so perhaps one dataset only. Ranks that
-share lanes therefore change places from turn to turn, as a keyed hash says. A rank
-stays in its lanes, and so with its pages.
+would see the same part of the pattern again and again, perhaps only one dataset. So
+ranks that share lanes swap their turns, by a keyed hash. A rank stays in its lanes, and
+so keeps its pages.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class MixtureRoute(Route):
     def _shift(self, turns: Int64Array) -> Int64Array:
         """Return by how many ranks a turn is rotated, from its first position.
 
-        It depends on the position there, and so on nothing that a resume may change.
+        It depends only on that position, which a resume does not change.
         """
         apart = math.gcd(self.world_size, self.num_lanes)
         first, second = expand_key(self.key, 2)

@@ -56,8 +56,8 @@ __all__ = ["MixtureCursor", "MixtureRun"]
 AT_ONCE = 1 << 15
 """Positions that are looked up together; of datasets in file order a quarter."""
 RARE = 0.05
-"""Plans do not reach far enough for datasets with a smaller share than this: some of
-their pages may be read again."""
+"""Least share of a dataset for which plans reach far enough. Pages of datasets with a
+smaller share may be read again."""
 
 
 @dataclass(eq=False)
@@ -113,7 +113,8 @@ class MixtureCursor(Cursor):
     def _end_of_steps(self, max_steps: int) -> int:
         """One past the last position of the steps with smaller numbers.
 
-        Skips of other sizes leave steps that are not whole: the last one is filled up.
+        Skips made with other step sizes leave incomplete steps: the last one is filled
+        up.
         """
         begin, step_sequences = self.begin, self.run.step_sequences
         if max_steps <= begin.step:
@@ -233,7 +234,7 @@ class MixtureCursor(Cursor):
     def positions(self, sequences_of: SequencesOf, now: int) -> Int64Array:
         """Return the positions of sequences in the current epoch: int64.
 
-        Without an end, those up to the end of the next epoch of their dataset.
+        If the run has no end, up to the end of the next epoch of their dataset.
         """
         schedule, end = self.course.schedule, self.end
         first = self.run.index.first_sequence
@@ -354,9 +355,9 @@ class MixtureRun(Run):
         }
 
     def entries_of(self, component: Component, epoch: int) -> range:
-        """Return the numbers of the datasets that an epoch of one is of.
+        """Return the numbers of the datasets with the data of an epoch of a dataset.
 
-        It is empty if they are not there any more.
+        The range is empty if the data are gone.
 
         Raises:
             InvalidArgumentError: If there is no such dataset.
@@ -435,7 +436,7 @@ class MixtureRun(Run):
         Args:
             state: The state.
             weights: Weights by name, as the mixture counts them.
-            anneal: Positions over which the weights turn into these.
+            anneal: Positions over which the weights change to these.
 
         Raises:
             InvalidArgumentError: If the weights cannot be right, or the state would
@@ -458,10 +459,10 @@ class MixtureRun(Run):
         return self._checked(state.having(mixture=changed), position)
 
     def border(self, state: LoaderState) -> int:
-        """Return the first position from which on weights may change.
+        """Return the first position at which weights may change.
 
-        Where ranks are balanced it is the end of a stretch: some of its sequences were
-        delivered before their turn, so that all of them come as they would have.
+        With balanced ranks it is the end of the stretch. Some of its sequences were
+        delivered early, so the rest of the stretch stays as it was dealt.
         """
         balanced, position = MixtureCursor(self, state).balanced, state.position
         return position if balanced is None else balanced.next_border(position)

@@ -59,9 +59,9 @@ def rounded(weights: Sequence[float]) -> tuple[float, ...]:
 def codes_of(weights: Sequence[float]) -> npt.NDArray[np.uint16]:
     """Return codes of 11 bits that are within 0.8 % of weights: uint16 [weights].
 
-    A code is 0 for no weight, else one plus 5 bits of an exponent and 6 of a fraction:
-    a floating-point number, relative to the largest weight. What is smaller than 2**-31
-    of the largest becomes the least that there is: no dataset vanishes.
+    A code is 0 for no weight, else 1 plus a floating-point number of 5 bits of exponent
+    and 6 of fraction, relative to the largest weight. A weight below 2**-31 of the
+    largest gets the smallest code above 0, so that no dataset vanishes.
 
     Example:
         >>> weights_of(codes_of([4, 2, 0, 1e-12]))
@@ -102,9 +102,9 @@ def pack_changes(
 ) -> tuple[list[WeightChange], dict[str, Any] | None]:
     """Divide changes into a list of exact ones, and a text of rounded ones.
 
-    The first ones are listed, whatever their weights, and so are later ones that are
-    not coarse. The text holds columns of starts, anneals and codes, bit by bit from the
-    highest, so that what changes little takes little.
+    The list has the first changes, whatever their weights, and later changes that are
+    not coarse. The text has columns of starts, anneals and codes, bit by bit from the
+    highest, so that values which change little compress well.
     """
     listed, packed, codes = [*changes[:PRECISE_CHANGES]], [], []
     for change in changes[PRECISE_CHANGES:]:

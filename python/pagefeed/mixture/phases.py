@@ -38,15 +38,15 @@ class Phases:
     ) -> Int64Array:
         """Return the phases of a tree for some lanes: int64 [all lanes, nodes].
 
-        A node owes its left side what the datasets there lack, less their share of what
-        all datasets below the node lack. Lanes that begin a row together exchange
-        phases: the lane that is owed most gets the largest. Then all phases are shifted
-        by the mean that is owed. So they stay evenly apart.
+        A node owes its left side the amount that the datasets there lack, minus their
+        share of what all datasets below the node lack. Lanes that begin a row together
+        exchange phases: the lane that is owed most gets the largest phase. Then all
+        phases are shifted by the mean amount owed, so they stay evenly apart.
 
         Args:
-            tree: What deals the turns out.
-            lacking: What datasets lack, in units of 2**-40: int64
-                [all lanes, datasets].
+            tree: The tree that deals the turns out.
+            lacking: Amount that datasets lack, in units of 2**-40: int64 [all lanes,
+                datasets].
             lanes: Numbers of the lanes.
             together: Whether all these lanes begin a row at the same position.
         """

@@ -38,9 +38,9 @@ def resolve(
     """Return the schedule of a run of a mixture.
 
     Args:
-        mixture: What is asked for.
-        components: Its datasets, cut; in the order of names.
-        anchor: Where steps are counted from.
+        mixture: The mixture as the user specified it.
+        components: Its datasets with their sequences, in the order of names.
+        anchor: State from which steps are counted.
 
     Raises:
         InvalidArgumentError: If the stages do not begin one after another.
@@ -75,11 +75,12 @@ def adopt(
     """Return the schedule with which ``mixture`` continues a run.
 
     The schedule before a position, by default that of the anchor, stays. After it, the
-    recorded one goes on if the same mixture was asked for, and otherwise the one that
-    is asked for now.
+    recorded schedule continues if the user gave the same mixture, and otherwise the new
+    mixture applies.
 
     Raises:
-        StateMismatchError: If two datasets of one name differ, or no name is known.
+        StateMismatchError: If a dataset differs from the recorded one of the same name,
+            or no name is known.
     """
     theirs = replace(theirs, components=_counted(theirs.components, components))
     _check_same(theirs, components)

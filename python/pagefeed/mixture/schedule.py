@@ -119,7 +119,7 @@ class Schedule:
     ) -> Schedule:
         """Return :meth:`changed` for a run that continues.
 
-        After some changes a state has room for coarse weights alone.
+        After some changes a state has room only for coarse weights.
         """
         num_before = sum(change.start < position for change in self.changes)
         is_coarse = num_before >= PRECISE_CHANGES and any(weights)
@@ -149,7 +149,7 @@ class Schedule:
         return replace(self, components=self.components + added, changes=changes)
 
     def check(self) -> None:
-        """Refuse what no run has.
+        """Raise an error for values that no run has.
 
         Raises:
             InvalidArgumentError: If a value is out of its bounds.

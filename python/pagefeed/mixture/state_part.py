@@ -40,7 +40,7 @@ def make_components(
     """Return the datasets with their sequences and the tokens these deliver.
 
     Raises:
-        InvalidArgumentError: If something counts tokens and a dataset has none.
+        InvalidArgumentError: If the mixture counts tokens, and a dataset has none.
     """
     tokens = _num_tokens(mixture, names, indexes)
     usual = 1 if mixture.stop == "first_exhausted" else None
@@ -105,9 +105,9 @@ def schedule_of(state: LoaderState) -> Schedule:
 
 
 def cuts_in(state: LoaderState) -> tuple[int, ...]:
-    """Return the positions over which balancing moves nothing.
+    """Return the positions across which balancing moves no sequence.
 
-    Runs ended there, or went on in another way.
+    There, runs ended or continued in another way.
     """
     cuts: tuple[int, ...] = state.parts.get("cuts", ())
     return cuts
@@ -135,11 +135,11 @@ MIXTURE = StatePart(to_json=Schedule.to_dict, from_json=Schedule.from_dict)
 def cuts_of(
     mixture: Mixture, step_sequences: int, state: LoaderState, border: int
 ) -> tuple[int, ...]:
-    """Return the positions where an order is cut, if it continues from a border on.
+    """Return the positions at which a continued order is cut.
 
-    Ranks are balanced up to the last step. A run that ends further on, as its steps are
-    of other sizes, has the order it had up to where it would have ended. One that has
-    no such place ahead keeps what was dealt before the border.
+    Ranks are balanced up to the last step. If a run now ends later, because its step
+    size changed, its order is unchanged up to its former end. If it has no such end
+    ahead, the sequences dealt before the border stay.
     """
     ends = set[int]()
     if len(cuts_in(state)) > MOST_CUTS:
@@ -156,10 +156,10 @@ def cuts_of(
 
 
 def check_size(state: LoaderState) -> None:
-    """Refuse a state that is too large to be kept.
+    """Raise an error for a state that is too large.
 
     Raises:
-        InvalidArgumentError: Saying what makes it large.
+        InvalidArgumentError: If it is; the message says what makes it large.
     """
     size = len(json.dumps(replace(state, ended=None).to_dict()))
     if size > MAX_STATE_BYTES:

@@ -1,11 +1,12 @@
 """Dealing turns out to datasets by weight, evenly, in closed form.
 
-A binary tree over the datasets: of the first j turns that reach a node its left side is
-given ``floor(j * ratio + phase)``, the right side the rest. So any turn finds its
-dataset, and its number among the turns of that dataset, in a few steps, and back.
+A binary tree over the datasets deals the turns. Of the first j turns that reach a node,
+the left side gets ``floor(j * ratio + phase)``, the right side the rest. So the dataset
+of any turn, and its number among the turns of that dataset, are found in a few steps,
+and the inverse too.
 
-All is exact in whole numbers: ratios and phases are multiples of 2**-40, and products
-of 80 bits are made of halves.
+All arithmetic is exact in integers: ratios and phases are multiples of 2**-40, and
+products of 80 bits are computed in halves.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ class Tree:
     Args:
         weights: Weight of each dataset, all above 0 for ``members``.
         members: The datasets that take part.
-        best: Take the shape under which the fewest roundings add up, or else Huffman's,
-            which changes little when weights do.
+        best: Use the shape under which the fewest roundings add up; otherwise
+            Huffman's, which changes little when weights change.
 
     Example:
         >>> tree = Tree([0.5, 0.25, 0.25], [0, 1, 2])
@@ -155,7 +156,7 @@ class Tree:
     def turns_of(
         self, dataset: int, numbers: Int64Array, phases: Int64Array, rows: Int64Array
     ) -> Int64Array:
-        """Return at which turns a dataset's ``numbers``-th turns are: undo ``deal``.
+        """Return the turns of a dataset with these numbers; the inverse of ``deal``.
 
         Args:
             dataset: The dataset.
@@ -164,7 +165,7 @@ class Tree:
             rows: int64 [numbers], which phases each has.
 
         Returns:
-            int64 [numbers]; at least ``MAX_TURN`` for those that are never reached.
+            int64 [numbers]; at least ``MAX_TURN`` for turns that are never reached.
         """
         turns = numbers
         for node, is_left in reversed(list(self._path(dataset))):
@@ -177,10 +178,11 @@ class Tree:
     def first_end(
         self, left: Int64Array, members: Sequence[int], phases: Int64Array
     ) -> Int64Array:
-        """Return after how many turns the first dataset has had all it may have.
+        """Return after how many turns the first dataset reaches its limit.
 
         Args:
-            left: int64 [lanes, datasets], what they may have, at least 1.
+            left: int64 [lanes, datasets], turns that each dataset may still get, at
+                least 1.
             members: Which of them to look at, at least one.
             phases: int64 [lanes, nodes].
 

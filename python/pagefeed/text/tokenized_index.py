@@ -21,10 +21,10 @@ def _labels(column: TextColumn) -> TokenizedIndex:
 
 
 def tokenized(column: TextColumn) -> TokenizedIndex:
-    """Return a column of texts, or rows, as an index of tokens; counts if needed.
+    """Return a column of texts, or rows, as an index of tokens. Counts if needed.
 
     Raises:
-        UnsupportedError: If the column is not one of these.
+        UnsupportedError: If the column has another type.
     """
     return TokenizedIndex(column, token_counts(column))
 
@@ -36,9 +36,9 @@ class TokenizedIndex(CountedIndex):
     were counted.
 
     Args:
-        column: The texts, and what encodes them.
-        counts: Numbers of tokens.
-        is_labels: The rows are those of the labels of chats.
+        column: The texts and their encoder.
+        counts: Number of tokens of each row.
+        is_labels: Whether the rows are the labels of chats.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class TokenizedIndex(CountedIndex):
     ) -> Int64Array:
         """Return where the rows of a page begin in its tokens: int64 [rows + 1].
 
-        Comes from the counts; reads nothing.
+        Computed from the counts, without reading a page.
         """
         checked = self._check_page(page)
         first, end = self.first_rows([checked, checked + 1]).tolist()

@@ -1,9 +1,9 @@
-"""Loaders of texts whose tokens are not counted: a run begins at once.
+"""Loaders of texts whose tokens are never counted, so that a run begins at once.
 
-:class:`TextLoader` is what users make, and :class:`TextView` what is behind it.
-``lane_passes`` says which rows of which blocks a lane reads in each pass. ``blocks``
-reads and encodes them, ``lines`` cuts their tokens; the data plane makes fields of
-these. Where all lanes are is the state.
+Users make a :class:`TextLoader`; its view is a :class:`TextView`. ``lane_passes`` says
+which rows of which blocks a lane reads in each pass. ``blocks`` reads and encodes them,
+``lines`` cuts their tokens, and the data plane makes fields. The state records the
+positions of all lanes.
 """
 
 from pagefeed._names import name_as_imported

@@ -87,10 +87,10 @@ class BlockReader:
 
     Args:
         texts: The rows, and the column of texts.
-        tokenizer: Encodes them.
-        cut: Has the separators.
-        kind: What a block is.
-        vocab_size: Token ids are below it.
+        tokenizer: Tokenizer that encodes the texts.
+        cut: Cut with the separators.
+        kind: Kind of block: a page or a row group.
+        vocab_size: Number that every token id is below.
     """
 
     def __init__(

@@ -54,14 +54,15 @@ class RowRange(NamedTuple):
 class LanePasses:
     """The rows of a dataset, dealt to lanes again for every pass.
 
-    A pass permutes the blocks and cuts their line into lanes of equal stored bytes. A
-    cut goes through a block, between two of its rows: so each row belongs to one lane.
+    A pass permutes the blocks, and cuts their sequence into lanes of equal stored
+    bytes. A cut may lie inside a block, between two rows, so each row belongs to one
+    lane.
 
     Args:
         blocks: The blocks, and how many rows each has.
-        weights: Stored bytes of each, at least 1: int64 [blocks].
+        weights: Stored bytes of each block, at least 1: int64 [blocks].
         num_lanes: Lanes of all ranks together.
-        key: Of all randomness; None for file order.
+        key: Key of all randomness; None for file order.
     """
 
     def __init__(
@@ -137,9 +138,9 @@ class LanePasses:
 
 
 def lanes_for_ranks(num_blocks: int, block_bytes: float, world_size: int) -> int:
-    """Return how many lanes uncounted text has: as many for every rank, if it can be.
+    """Return the number of lanes of uncounted text, if possible equal for every rank.
 
-    Each lane holds a block: so many of them as the usual order of a run has.
+    Each lane holds one block in memory. There are as many lanes as other runs have.
 
     Example:
         >>> lanes_for_ranks(1000, 1e6, 8), lanes_for_ranks(50, 1e6, 32)

@@ -39,11 +39,11 @@ class Lane(ABC, Generic[AnyBlock]):
     """The sequences of one lane, from a cursor on.
 
     Args:
-        passes: Which rows it has.
+        passes: Passes that say which rows the lane has.
         lane: Number of the lane.
-        cursor: Where to go on.
+        cursor: Cursor at which to continue.
         length: Tokens of a sequence.
-        load: Begins to read a row range of a block.
+        load: Function that begins to read a row range of a block.
     """
 
     def __init__(

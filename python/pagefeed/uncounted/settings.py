@@ -95,7 +95,7 @@ class TextSettings:
 
 
 def check_texts(dataset: Any, tokenizer: Any) -> None:
-    """Refuse what are no texts of Parquet files, or no tokenizer.
+    """Raise an error if the dataset has no texts, or the tokenizer is not a Tokenizer.
 
     Raises:
         InvalidArgumentError: Saying what to give.
@@ -134,10 +134,10 @@ def check_texts(dataset: Any, tokenizer: Any) -> None:
 
 
 def check_cut(sequences: Any) -> TokenCut:
-    """Return how to cut, if tokens can be cut so as they come.
+    """Return the cut, after checking that it can cut tokens as they are encoded.
 
     Raises:
-        InvalidArgumentError: Naming the setting that cannot be.
+        InvalidArgumentError: If it cannot; the message names the setting.
     """
     refused = None
     if isinstance(sequences, Windows):
@@ -176,7 +176,7 @@ def check_fields(fields: Fields) -> None:
 
 
 def parse_shuffle(value: Any, dataset: ParquetRows) -> Shuffle:
-    """Return what is permuted.
+    """Return the kind of block that is permuted.
 
     Raises:
         InvalidArgumentError: If it is anything but pages, row groups or nothing.

@@ -50,7 +50,7 @@ class TextState:
         """Read the result of :meth:`to_dict`, of one rank or of all ranks.
 
         Raises:
-            StateMismatchError: If it is not that, or states do not belong together.
+            StateMismatchError: If it is not a state, or states do not belong together.
         """
         several = [states] if isinstance(states, Mapping) else states
         if not isinstance(several, Sequence) or isinstance(several, str) or not several:
@@ -78,13 +78,14 @@ class TextState:
         """Refuse a state of a different run.
 
         Raises:
-            StateMismatchError: Naming everything that differs, both sides.
+            StateMismatchError: If it is one; the message shows both values of
+                everything that differs.
         """
         advice = "texts, tokenizer, sequences, shuffle and seed"
         check_same_run(self, ours, PLAN, advice)
 
     def of_rank(self, rank: int, world_size: int) -> TextState:
-        """Return the state with the lanes of a rank alone.
+        """Return the state with only the lanes of a rank.
 
         Raises:
             StateMismatchError: If some of them are not in it.

@@ -44,44 +44,46 @@ __all__ = ["TextLoader"]
 
 
 class TextLoader(AnyLoader):
-    """Feeds batches of texts that are tokenized as they come, and never counted.
+    """Feeds batches of texts that are tokenized as they are read, and never counted.
 
-    For texts that are too many to be counted first: it begins at once. Blocks of rows
-    are shuffled in every pass and dealt to lanes. Each lane joins and cuts its
-    documents as they come, or packs those of a block. ``state_dict()`` says where the
-    lanes of this rank are.
+    Use it if there are too many texts to count their tokens first: it begins at once.
+    Every pass shuffles blocks of rows and deals them to lanes. Each lane joins and cuts
+    its documents as they are read, or packs the documents of a block. ``state_dict()``
+    returns the positions of the lanes of this rank.
 
-    A loop continues where the one before was left, also one that was left early.
-    Sequences have no numbers, so there is no length, ``seek``, ``skip``, ``locate`` or
-    ``plan``; for these, ``dataset.tokenize(tokenizer)`` counts tokens once for a
-    :class:`Loader`. Needs ``pagefeed[pyarrow]``.
+    A loop continues where the loop before ended, even if that was left early. Sequences
+    have no numbers, so there is no length, ``seek``, ``skip``, ``locate`` or ``plan``.
+    For these, use a :class:`Loader` of ``dataset.tokenize(tokenizer)``, which counts
+    tokens once. Needs ``pagefeed[pyarrow]``.
 
     Args:
-        dataset: Texts, such as ``pagefeed.parquet("web/", column="text")``, or some of
-            their rows.
-        tokenizer: What encodes them.
+        dataset: Texts, such as ``pagefeed.parquet("web/", column="text")``, or a
+            selection of their rows.
+        tokenizer: The :class:`Tokenizer` that encodes them.
         sequences: How to cut them: :class:`Windows` without ``overlap`` and
             ``join="file"``, or :class:`Packed` without ``multiple_of``.
         batch_size: Sequences per step on this rank.
         seed: Seed of the order.
-        shuffle: ``"page"``, ``"row_group"``, ``"auto"`` for the one that suits a
-            bucket, or None for file order. Rows are shuffled inside their block.
-        memory: Bytes the loader may hold, such as ``"1GiB"``: a block for each lane of
-            this rank.
+        shuffle: ``"page"``, ``"row_group"``, ``"auto"`` (the one of these that suits
+            remote storage), or None for file order. Rows are shuffled inside their
+            block.
+        memory: Bytes the loader may hold, such as ``"1GiB"``. It must fit a block for
+            each lane of this rank.
         format: ``"numpy"`` or ``"torch"``.
         dtype: ``"int64"``, ``"int32"`` or ``"uint16"``, or that type of NumPy or
             torch.
         padding: Token that fills up packed sequences.
         vocab_size: Rows of the embedding: a token id that is not below it is refused.
-            By default that of the tokenizer and the separators.
+            By default the size of the vocabulary of the tokenizer and the separators.
         fields: What a batch carries: names such as ``("input_ids", "labels")``, or
             :class:`Fields` with further settings; not ``dataset_ids`` and ``metadata``.
         transform: Called with every batch, a dict of arrays or tensors that it may
             change in place. The loader delivers what it returns.
         pin_memory: Return tensors in page-locked memory. Without CUDA the loader only
             warns.
-        epochs: Passes of one iteration: it ends with the last lane's. None never ends,
-            which several ranks need: their texts come to unequal numbers of tokens.
+        epochs: Passes of one iteration, which ends when the last lane ends its pass.
+            None never ends. Several ranks need None, since their texts have unequal
+            numbers of tokens.
         rank: Data-parallel rank. By default from the launcher.
         world_size: Number of data-parallel ranks. By default from the launcher.
         num_threads: Threads that read and encode. By default this rank's share of the
@@ -172,15 +174,15 @@ class TextLoader(AnyLoader):
     ) -> None:
         """Make the next iteration continue at ``state``: exactly, lane by lane.
 
-        Batch size, memory and threads may differ from those of the run that saved it.
-        An empty state changes nothing.
+        Batch size, memory and threads may differ from the run that saved the state. An
+        empty state changes nothing.
 
         Args:
-            state: What ``state_dict`` returned on this rank; on another number of
-                ranks, the list of what it returned on all.
+            state: What ``state_dict`` returned on this rank. When the number of ranks
+                changed, the list of the states of all ranks.
 
         Raises:
-            StateMismatchError: If it belongs to another run, is no state at all, or
+            StateMismatchError: If the state belongs to another run, is not a state, or
                 lacks lanes of this rank.
         """
         super().load_state_dict(state)
@@ -188,8 +190,8 @@ class TextLoader(AnyLoader):
     def stats(self) -> dict[str, float]:
         """Return counters since the loader first ran in this process.
 
-        - ``passes`` and ``coverage``: passes that all lanes of this rank have made, and
-          their share of the next one.
+        - ``passes`` and ``coverage``: passes that all lanes of this rank have
+          completed, and the share of the next pass that they have read.
         - ``pages_loaded``: pages read.
         - ``batches``, and ``batches_ready``: those whose blocks were ready when asked
           for.
@@ -213,7 +215,7 @@ class TextLoader(AnyLoader):
         return {"dataset": facts.pop("dataset"), "tokenizer": self.tokenizer, **facts}
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Say what to make for what a :class:`Loader` has.
+        """Raise an error that says how to get an attribute that only a Loader has.
 
         Raises:
             AttributeError: Always.

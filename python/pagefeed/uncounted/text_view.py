@@ -59,12 +59,13 @@ class LanesPosition(NamedTuple):
 class TextView(AnyView):
     """A run over texts that are not counted, on this rank.
 
-    The lane that has come the least far in its pass gives the next sequence, so that
-    all lanes of the rank end their passes together. An iteration of ``epochs`` ends
-    with the step in which the last of them does; the next goes on from there.
+    The lane that has read the smallest share of its pass gives the next sequence, so
+    that all lanes of the rank end their passes together. An iteration of ``epochs``
+    ends with the step in which the last lane ends its pass. The next iteration
+    continues there.
 
     Args:
-        settings: What the loader was made of.
+        settings: The settings of the loader.
 
     Raises:
         InvalidArgumentError: If there is no block for each rank, or too little memory.
@@ -139,7 +140,7 @@ class TextView(AnyView):
         """Continue from the positions of the lanes.
 
         Raises:
-            InvalidArgumentError: If it is to be shared by several processes.
+            InvalidArgumentError: If several processes are to share it.
         """
         if num_workers > 1 or worker:
             raise InvalidArgumentError(
@@ -252,7 +253,7 @@ class TextView(AnyView):
         """Continue at the positions of a state.
 
         Args:
-            state: Of this rank, or the list of those of all ranks.
+            state: The state of this rank, or the list of the states of all ranks.
 
         Raises:
             StateMismatchError: If it belongs to another run, or lacks lanes.
@@ -272,9 +273,10 @@ class TextView(AnyView):
         self.tell()
 
     def set_epoch(self, epoch: int) -> None:
-        """Let all lanes begin a pass, unless this iteration does so anyway.
+        """Make all lanes begin a new pass, unless the iteration does so anyway.
 
-        Nothing depends on how far single lanes are: all ranks decide alike.
+        The decision does not depend on the progress of single lanes, so all ranks
+        agree.
         """
         state, epochs = self._state, self.settings.epochs
         end = math.inf if epochs is None else state.first_epoch + epochs

@@ -114,7 +114,7 @@ def test_a_beginning_that_follows_no_iteration_is_not_replayed(datasets):
     assert run([other], 3) == first
     other.set_epoch(3)
     state = other.state_dict()
-    with pytest.raises(StateMismatchError, match="begin of epoch 3"):
+    with pytest.raises(StateMismatchError, match="start of epoch 3"):
         loader.load_state_dict(state, replay=True)
 
 
@@ -156,5 +156,5 @@ def test_an_iteration_in_which_data_were_added_is_not_replayed(tmp_path, grown):
     with pytest.raises(StateMismatchError, match="data were added"):
         loader.load_state_dict(loader.state_dict(), replay=True)
     run([loader])
-    with pytest.raises(StateMismatchError, match=r"data were added|begin of epoch"):
+    with pytest.raises(StateMismatchError, match=r"data were added|start of epoch"):
         loader.load_state_dict(loader.state_dict(), replay=True)

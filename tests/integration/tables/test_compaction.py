@@ -106,7 +106,7 @@ def test_lost_rows_are_refused_with_the_version_of_the_state(tmp_path):
     for file in delta(tmp_path, 1).files:
         Path(file).unlink()
     compacted = pf.delta(tmp_path, 2, column="tokens")
-    with pytest.raises(StateMismatchError, match="delta:1, of which the state is, we"):
+    with pytest.raises(StateMismatchError, match="1, the snapshot of the state, w"):
         loader_of(compacted, batch_size=1).load_state_dict(state, grown="next-epoch")
 
 

@@ -306,7 +306,7 @@ def test_eos_of_the_template_is_not_warned_of(source, tok):
 
 
 def test_learn_eos_is_checked(source, tok):
-    with pytest.raises(InvalidArgumentError, match="give one, eos="):
+    with pytest.raises(InvalidArgumentError, match="give eos="):
         pf.Packed(64, learn_eos=True)
     with pytest.raises(InvalidArgumentError, match="learn_eos"):
         pf.Windows(64, eos=2, learn_eos="yes")  # type: ignore[arg-type]

@@ -78,7 +78,7 @@ def check_number(
     most: float | None = None,
     below: float | None = None,
 ) -> float:
-    """Return a number within bounds; without bounds also infinity and NaN.
+    """Return a number within bounds. Without bounds, infinity and NaN are accepted too.
 
     Raises:
         InvalidArgumentError: If it is anything else.
@@ -183,10 +183,10 @@ def check_choice(value: object, choices: tuple[str, ...], name: str) -> str:
 
 
 def check_vocab_size(value: int | None, **token_ids: int | None) -> int | None:
-    """Return the size of a vocabulary, or None; it must be above the given ids.
+    """Return a vocabulary size, or None. It must be larger than every given token id.
 
     Raises:
-        InvalidArgumentError: If it is invalid, or an id is not below it.
+        InvalidArgumentError: If the size is invalid, or a token id is not below it.
     """
     if value is None:
         return None

@@ -61,7 +61,7 @@ def joined_ranges(starts: Int64Array, stops: Int64Array) -> Int64Array:
 def looked_up(
     find: Callable[[Int64Array, Int64Array], None], keys: npt.ArrayLike
 ) -> Int64Array:
-    """Return what ``find`` writes into its second argument, for keys of any shape.
+    """Return an array of the keys' shape that ``find(keys, output)`` has filled.
 
     Example:
         >>> def double(keys, found):
@@ -123,8 +123,8 @@ def ranges_between(
         ends: One past its last.
 
     Returns:
-        Of each part that is left the range, its first number, and one past its last;
-        none is empty.
+        Three arrays with an element for each remaining part, none of them empty: its
+        range, its first number, and one past its last.
 
     Example:
         >>> found = ranges_between(*np.array([[0, 10], [10, 20], [4, 8], [6, 12]]))
@@ -158,7 +158,7 @@ Result = TypeVar("Result")
 
 
 def finished(steps: Generator[object, None, Result]) -> Result:
-    """Run all steps, and return the result.
+    """Run a generator to its end, and return its result.
 
     Example:
         >>> def work():

@@ -21,8 +21,8 @@ class FieldEntry(NamedTuple):
     name: str
     """Name of the field."""
     dtypes: Sequence[str]
-    """Types that its array may have, the usual one first; empty if it is no array, or
-    has the type of the tokens."""
+    """Types that the array may have, the default first. Empty if the field is not an
+    array, or has the type of the tokens."""
     shape: str
     """``"tokens"``: [batch_size, length]; ``"borders"``: [segments + 1];
     ``"segments"``: [batch_size, most segments of a row]; ``"number"``; ``"rows"``: a

@@ -13,7 +13,7 @@ __all__ = ["is_made", "lazy", "logger", "require"]
 
 
 def require(module: str, *, extra: str, purpose: str) -> Any:
-    """Import a module of an extra.
+    """Return a module of an optional extra, imported.
 
     Args:
         module: Name of the module.

@@ -30,18 +30,17 @@ class UnusableError(Exception):
 def made_once(
     path: Path, find: Callable[[], T | None], make: Callable[[str | None], T]
 ) -> T:
-    """Return what ``find`` returns, or make it first, in one process of the machine.
+    """Return the result of ``find``; if there is none, one process makes it first.
 
-    The others wait, and find what it made. The lock ends with the process that has it,
-    and where that is stopped for a minute another goes on in its place, so what is made
-    must appear whole.
+    Other processes of the machine wait, and then find the result. The lock ends with
+    the process that holds it. If that process is suspended for a minute, another one
+    makes the result instead. So ``make`` must publish its result all at once.
 
     Args:
         path: The lock file, which exists while something is made.
-        find: Returns what was made before, or None; or raises an
-            :class:`UnusableError`.
-        make: Makes it. Its argument says why what there is cannot be used; None if
-            there is nothing.
+        find: Returns an earlier result, or None; or raises an :class:`UnusableError`.
+        make: Makes the result. Its argument says why the earlier result cannot be used;
+            None if there is none.
 
     Example:
         >>> import tempfile

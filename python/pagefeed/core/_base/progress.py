@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 def num_processors() -> int:
     """Return the number of processors that this process may use.
 
-    macOS has no affinity of processes: there it is the number of the machine's.
+    On macOS, which has no processor affinity, this is the number of all processors.
     """
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
@@ -40,16 +40,18 @@ def in_order(
     taken: Callable[[Item], object] | None = None,
     num_threads: int | None = None,
 ) -> Iterator[Result]:
-    """Yield ``function(item)`` for each item, in their order, by a thread per CPU.
+    """Yield ``function(item)`` for each item in order, computed by a thread per CPU.
 
-    At most twice as many results as threads wait, so that memory is bounded for any
-    number of items. If no thread can be started, the caller's thread does the work.
+    At most twice as many results as there are threads wait to be taken, so that memory
+    is bounded for any number of items. If no thread can be started, the caller's thread
+    does the work.
 
     Args:
-        function: Spends its time outside the GIL: reading, decoding, NumPy.
+        function: Function that spends its time outside the GIL: reading, decoding,
+            NumPy.
         items: Its arguments.
         taken: Called with each item after its result was used, for progress.
-        num_threads: Threads; a thread per CPU by default.
+        num_threads: Number of threads. By default one per CPU.
 
     Example:
         >>> list(in_order(len, ["a", "bb"]))
@@ -122,9 +124,9 @@ class Work:
     """Reports the progress of some work, as a context manager.
 
     Args:
-        what: What is done, for people.
-        total: How much there is to do.
-        unit: What that counts.
+        what: Description of the work, shown to people.
+        total: Amount of work, in units.
+        unit: Name of the units.
 
     Example:
         >>> with Work("adding", total=2, unit="numbers") as work:
@@ -164,7 +166,7 @@ class Work:
         Args:
             function: Makes a result.
             items: Its arguments.
-            amount: How much of the work an item is.
+            amount: Returns the units of work in an item.
 
         Example:
             >>> list(Work("lengths", total=2, unit="words").map(len, ["a", "bb"]))

@@ -39,7 +39,7 @@ __all__ = [
 
 
 class WholeWriter(ABC):
-    """A context manager that publishes its output, unless an error ends it.
+    """A context manager that publishes its output, unless an error leaves the block.
 
     Example:
         >>> class Words(WholeWriter):
@@ -148,12 +148,12 @@ class ArrayFolder:
 
 
 class Blocks:
-    """Numbers of a file, verified a block at a time, once in a process.
+    """Numbers of a file, verified block by block, each block once in a process.
 
     Args:
         path: The file.
         numbers: Its numbers, mapped.
-        checksums: Of each block.
+        checksums: Checksum of each block.
 
     Raises:
         ValueError: If there are not as many checksums as blocks.
@@ -171,7 +171,7 @@ class Blocks:
         """Whether each block was verified: bool [blocks]."""
 
     def verify_all(self) -> None:
-        """Verify all, on several threads.
+        """Verify all blocks, on several threads.
 
         Raises:
             ValueError: If a checksum does not match.
@@ -220,14 +220,14 @@ def _checksums(numbers: Int64Array) -> Iterable[int]:
 
 
 class CheckedArray:
-    """Numbers of float32 that are verified where they are read.
+    """Float32 numbers of a file, of which only the blocks that are read are verified.
 
-    So that opening takes no longer for many of them.
+    So opening takes equally long for any number of them.
 
     Args:
-        blocks: Of the file they lie in.
-        first: The first of them, counted in the file.
-        size: How many.
+        blocks: Blocks of the file with the numbers.
+        first: Index of the first number within the file.
+        size: How many numbers.
     """
 
     def __init__(self, blocks: Blocks, first: int, size: int) -> None:
@@ -240,7 +240,7 @@ class CheckedArray:
         return len(self._numbers)
 
     def __getitem__(self, places: slice | Int64Array) -> npt.NDArray[np.float32]:
-        """Return some: float32.
+        """Return a range of the numbers: float32.
 
         Raises:
             FileAccessError: If they are damaged.
@@ -254,15 +254,16 @@ class CheckedArray:
 
 
 class ArrayWriter(WholeWriter):
-    """Writes a folder of arrays, which appears complete or not at all.
+    """Writes a folder of arrays. The folder appears complete or not at all.
 
-    Any number of arrays may grow at a time. Numbers that do not fit in memory wait in
-    a file, in the order in which they came, until the arrays are joined in the end.
+    Any number of arrays may grow at the same time. Numbers that do not fit in memory
+    are kept in a temporary file, in the order in which they were appended. At the end
+    the arrays are assembled from it.
 
     Args:
         path: Path of the folder.
-        key: Identifies the contents.
-        durable: Flush it to disk before it appears.
+        key: Key that identifies the contents.
+        durable: Flush the folder to disk before it appears.
 
     Raises:
         FileAccessError: If it cannot be written, here and later.
@@ -370,9 +371,9 @@ def stored_arrays(
     """Map stored arrays; write them first if they are missing.
 
     Args:
-        folder: Folder of stored arrays, which processes share. None, or a folder that
-            cannot be used, keeps them in an unnamed place for this process; the latter
-            with a warning.
+        folder: Folder of stored arrays, which processes share. None keeps the arrays in
+            temporary files of this process; so does, with a warning, a folder that
+            cannot be used.
         name: Name of the arrays in the folder.
         key: Differs between any two arrays.
         write: Writes the arrays.
@@ -424,9 +425,9 @@ def find_arrays(folder: str | Path, name: str, key: str) -> ArrayFolder | None:
 
 
 def keeps_arrays(folder: str) -> bool:
-    """Return whether a folder can be written; make it if it does not exist.
+    """Return whether a folder can be written. Creates it if it does not exist.
 
-    Warns if it cannot be written, once in a process.
+    Warns, once in a process, if it cannot be written.
     """
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)

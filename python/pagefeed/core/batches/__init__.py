@@ -1,7 +1,7 @@
 """Batches: plans for the engine, and its buffers as arrays or tensors.
 
-Tokens or rows, their fields and formats; the engine of a process, and the iteration
-that keeps it busy ahead of its consumer.
+This layer holds the feeds of tokens and of rows, their fields and formats, the engine
+of a process, and the iteration that plans batches ahead of the consumer.
 """
 
 from pagefeed._names import name_as_imported

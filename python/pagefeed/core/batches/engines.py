@@ -70,7 +70,7 @@ class ProcessEngine(Locked, Generic[EngineT]):
         """Return this process's engine.
 
         Raises:
-            CancelledError: If it was closed before it ever ran.
+            CancelledError: If it was closed before it started in this process.
         """
         started = self._started
         if started is None or started[0] != os.getpid():

@@ -36,10 +36,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ColumnsBeside:
-    """The aligned columns of batches: none. The room of aligned columns derives others.
+    """The aligned columns of a batch. This base class has none.
 
     Args:
-        columns: What a batch has of them.
+        columns: The aligned columns in a batch.
     """
 
     columns: tuple[Any, ...] = ()
@@ -53,14 +53,14 @@ class ColumnsBeside:
         """Refuse settings of fields whose values are read from the files."""
 
     def check_eos(self, layout: SequenceLayout, datasets: Sequence[Dataset]) -> None:  # noqa: ARG002
-        """Refuse ``learn_eos=False`` where labels are made of all tokens.
+        """Raise an error for ``learn_eos=False`` if labels are made from the tokens.
 
         Raises:
             InvalidArgumentError: Then.
         """
         if layout.learn_eos is False:
             raise InvalidArgumentError(
-                "learn_eos=False is of data with labels of their own: leave it out"
+                "learn_eos=False needs data with labels of their own: leave it out"
             )
 
     def settings(self, fields: Fields, layout: SequenceLayout) -> _core.BesideConfig:  # noqa: ARG002
@@ -79,11 +79,12 @@ class ColumnsBeside:
 def columns_beside(
     datasets: Sequence[Dataset], fill: Collection[str] = ()
 ) -> ColumnsBeside:
-    """Return the aligned columns of datasets, of their room if there are some.
+    """Return the aligned columns of datasets.
 
     Args:
-        datasets: What has them.
-        fill: Those that a dataset may lack: its tokens have padding.
+        datasets: The datasets with these columns.
+        fill: Columns that a dataset may lack. Its tokens then have the column's
+            padding.
 
     Raises:
         InvalidArgumentError: If they differ in name, type, width or padding.
@@ -112,9 +113,9 @@ class BatchEngine(Protocol):
         """Wait for the next batch and return it; Ctrl-C ends the wait."""
 
     def clear(self, *, keep_pages: bool = False) -> None:
-        """Forget all batches that were submitted and not taken.
+        """Discard all batches that were submitted and not taken.
 
-        With ``keep_pages`` their pages stay as long as there is room for them.
+        With ``keep_pages`` their pages stay in memory as long as there is room.
         """
 
     def stats(self) -> dict[str, Any]:
@@ -159,11 +160,12 @@ class EngineFeed(Feed):
     """A feed with an engine of the data plane.
 
     Args:
-        settings: Of the loader.
-        run: What it delivers.
+        settings: The settings of the loader.
+        run: The run to deliver.
 
     Raises:
-        InvalidArgumentError: If its batches cannot hold what is asked for.
+        InvalidArgumentError: If batches cannot hold the tokens or fields that the
+            settings ask for.
     """
 
     _engine: ProcessEngine[_core.Engine]
@@ -196,7 +198,7 @@ class EngineFeed(Feed):
 def check_infills(
     datasets: Sequence[Dataset], dtype: str, vocab_size: int | None
 ) -> None:
-    """Refuse special tokens of infilled documents that no batch can hold.
+    """Raise an error if a special token of infilled documents does not fit the batches.
 
     Raises:
         InvalidArgumentError: Naming the token.
@@ -285,10 +287,10 @@ def token_engine(
     """Return the engine that makes batches of tokens.
 
     Args:
-        datasets: What it reads: the pages of each are numbered on after the last's.
-        layout: How rows become tokens of a batch.
+        datasets: The datasets to read. Pages are numbered through all of them in turn.
+        layout: The layout of rows as tokens of a batch.
         aligned: Columns that come with the tokens.
-        fields: What is made of the tokens.
+        fields: The fields to make from the tokens.
         **settings: How batches are made.
     """
     return ProcessEngine(

@@ -1,8 +1,8 @@
 """Fields of a batch: labels, positions, masks and borders, made from its documents.
 
-The data plane makes them beside the tokens, all from the same borders of documents, so
-they agree with each other: what attends to what, what is predicted from what, and what
-is padding.
+The data plane makes these fields together with the tokens. All follow from the same
+document borders, so they agree on what attends to what, what is predicted from what,
+and what is padding.
 """
 
 from __future__ import annotations
@@ -56,22 +56,25 @@ class Fields:
         names: Of ``input_ids``, ``labels``, ``position_ids``, ``document_ids``,
             ``cu_seqlens``, ``cu_seqlens_padded``, ``max_seqlen``, ``doc_lens``,
             ``max_doc_lens``, ``attention_mask``, ``loss_mask``, ``dataset_ids`` (number
-            of each sequence's dataset in ``loader.dataset_names``) and ``metadata``,
-            what the files tell of the documents.
-        shifted: Labels stand where they are predicted, one place before their token;
-            otherwise at their token, as Hugging Face models expect them.
-        across_documents: The first token of a document is predicted from the last of
-            the one before it in its row. Otherwise it carries no loss, as nothing of
-            its own document leads to it.
-        dtypes: Types by name, of NumPy, torch or their names, where others than the
-            usual ones are wanted: ``labels`` and ``position_ids`` int64 or int32,
-            ``document_ids`` int32 or int64, ``attention_mask`` and ``loss_mask`` bool,
-            int64 or float32. Labels hold all tokens of the loader's ``dtype``.
+            of each sequence's dataset in ``loader.dataset_names``) and ``metadata``
+            (metadata columns of the documents).
+        shifted: True: a label is at the position where it is predicted, one before its
+            token. False: it is at the position of its token, as Hugging Face models
+            expect.
+        across_documents: True: the first token of a document is predicted from the last
+            token of the document before it in the row. False: it carries no loss, as no
+            token of its own document comes before it.
+        dtypes: Types of fields that should not have their default type, by field name.
+            A type is one of NumPy or torch, or its name: ``labels`` and
+            ``position_ids`` int64 or int32, ``document_ids`` int32 or int64,
+            ``attention_mask`` and ``loss_mask`` bool, int64 or float32. The type of
+            labels must hold all tokens of the loader's ``dtype``.
         ignore_index: Label that carries no loss.
 
     Raises:
-        InvalidArgumentError: If a name or a type is unknown, a type is of a field that
-            is not there, or the label does not fit its type.
+        InvalidArgumentError: If a name or a type is unknown, a type is given for a
+            field that is not in ``names``, or ``ignore_index`` does not fit the type of
+            labels.
 
     Example:
         >>> Fields(names=("input_ids", "labels"), shifted=True).names
@@ -98,7 +101,7 @@ class Fields:
 
     @classmethod
     def parse(cls, fields: Fields | Iterable[str]) -> Fields:
-        """Return fields from themselves or from their names.
+        """Return a :class:`Fields` unchanged, or make one from names.
 
         Raises:
             InvalidArgumentError: If a name is unknown or there is none.
@@ -139,7 +142,7 @@ class Fields:
         return str(self.dtypes.get(name, FIELDS[name].dtypes[0]))
 
     def check_tokens(self, dtype: str) -> None:
-        """Refuse labels that do not hold all tokens.
+        """Raise an error if labels cannot hold all tokens.
 
         Raises:
             InvalidArgumentError: If tokens of ``dtype`` may be larger.
@@ -152,15 +155,15 @@ class Fields:
             )
 
     def check_given(self, names: Iterable[str]) -> None:
-        """Refuse types for fields that are read from columns with these names.
+        """Raise an error if a type is given for a field that is read from a column.
 
         Raises:
-            InvalidArgumentError: If there is one.
+            InvalidArgumentError: If ``dtypes`` names such a field.
         """
         for name in names:
             if name in self.dtypes:
                 raise InvalidArgumentError(
-                    f"dtypes[{name!r}] is of a field that is made, and the column "
+                    f"dtypes[{name!r}] is for a field that is made, but the column "
                     f"{name!r} comes in the type that the files have: leave it out"
                 )
 
@@ -174,10 +177,12 @@ class Fields:
         """Return the fields of a batch by name, as views of its memory.
 
         Args:
-            memory: The batch, as the data plane made it with these settings.
-            shape: Of the tokens, (batch_size, length).
-            dtype: Of the tokens.
-            given: Fields that are not made, as columns of the files are called so.
+            memory: The memory of a batch, which the data plane made with these
+                settings.
+            shape: Shape of the tokens, (batch_size, length).
+            dtype: Type of the tokens.
+            given: Fields that are not made, because columns of the files have their
+                names.
         """
         view = memoryview(memory)
         arrays: dict[str, Any] = {}
@@ -198,9 +203,9 @@ class Fields:
 
     @lazy
     def _forms(self) -> list[tuple[str, str, np.dtype[Any] | None]]:
-        """Name, shape and type of each field that is made.
+        """Return name, shape and type of each field that is made.
 
-        None for the type of tokens.
+        The type is None for fields with the type of the tokens.
         """
         return [
             (

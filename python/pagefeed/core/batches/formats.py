@@ -54,15 +54,15 @@ Converter = Callable[[npt.NDArray[Any]], Any]
 def parse_dtype(
     dtype: object, of: Sequence[str] = DTYPES, argument: str = "dtype"
 ) -> str:
-    """Return the name of a type: itself, or of a NumPy or torch type.
+    """Return the name of a type, which is given by name or as a NumPy or torch type.
 
     Args:
         dtype: The type.
-        of: Those there are; by default those of tokens.
-        argument: What errors call it.
+        of: Names of the accepted types. By default the types of tokens.
+        argument: Name of the argument, for errors.
 
     Raises:
-        InvalidArgumentError: If it is none of these.
+        InvalidArgumentError: If the type is not accepted.
     """
     name = dtype if isinstance(dtype, str) else str(dtype).removeprefix("torch.")
     if isinstance(dtype, np.dtype | type):
@@ -76,10 +76,11 @@ def parse_dtype(
 
 
 def check_padding(padding: object, dtype: str, sequences: Cut) -> int:
-    """Return a padding token that fits the type of tokens, as separators must.
+    """Return the padding token, after checking that it and the separators fit the type.
 
     Raises:
-        InvalidArgumentError: If it is none, or a separator does not fit.
+        InvalidArgumentError: If padding is not a token, or it or a separator does not
+            fit.
     """
     bounds = np.iinfo(dtype)
     for name in ("eos", "bos"):
@@ -93,13 +94,14 @@ def check_padding(padding: object, dtype: str, sequences: Cut) -> int:
 
 
 def make_converter(format_name: str, *, pin_memory: bool) -> Converter:
-    """Return what makes arrays into ``"numpy"`` arrays or ``"torch"`` tensors.
+    """Return a function that makes arrays ``"numpy"`` arrays or ``"torch"`` tensors.
 
-    With ``pin_memory`` tensors are copied to page-locked memory. As in torch's own
-    ``DataLoader``, without CUDA this does nothing but warn.
+    With ``pin_memory`` tensors are copied to page-locked memory. Without CUDA this only
+    warns, as in torch's own ``DataLoader``.
 
     Raises:
-        InvalidArgumentError: If the format is unknown, or arrays were to be pinned.
+        InvalidArgumentError: If the format is unknown, or NumPy arrays are to be
+            pinned.
         MissingDependencyError: If torch is needed and not installed.
     """
     pin_memory = check_flag(pin_memory, "pin_memory")
@@ -137,11 +139,12 @@ def converted(batch: Batch, convert: Converter) -> Batch:
 
 
 def transformed(transform: Callable[[Batch], Any], batch: Batch) -> Any:
-    """Apply the user's ``transform`` to a batch.
+    """Return the batch after the user's ``transform``.
 
     Raises:
-        InvalidArgumentError: If that is nothing.
-        RuntimeError: For a StopIteration, which would end the loop without a word.
+        InvalidArgumentError: If ``transform`` returned None.
+        RuntimeError: If ``transform`` raised StopIteration, which would end the loop
+            silently.
     """
     try:
         changed = transform(batch)
@@ -149,7 +152,7 @@ def transformed(transform: Callable[[Batch], Any], batch: Batch) -> Any:
         raise RuntimeError("transform raised StopIteration") from error
     if changed is None:
         raise InvalidArgumentError(
-            "transform returned None: it must return the batch, also where it changed "
+            "transform returned None: it must return the batch, even if it changed "
             "it in place"
         )
     return changed

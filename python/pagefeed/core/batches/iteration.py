@@ -25,8 +25,8 @@ FIRST_SEQUENCES = 1 << 12
 """Sequences of the first chunk: fewer, so that the engine begins soon."""
 
 BEGIN_SEQUENCES = 1 << 14
-"""Sequences to plan before the first batch is taken, while the engine makes it: it lets
-go of a page after the last use that it knows of."""
+"""Sequences to plan before the first batch is taken, while the engine makes it. The
+engine releases a page after the last planned use."""
 
 BEGIN_EPOCHS = 32
 """Epochs begun at once at most, where epochs are short: each takes a millisecond."""
@@ -42,18 +42,18 @@ PIECE_SHARE = 1 << 9
 
 
 def steps_ahead(horizon_sequences: int, batch_size: int) -> int:
-    """Return how many steps are planned ahead: a chunk beyond the horizon.
+    """Return how many steps to plan ahead: one chunk more than the horizon.
 
-    So that no call has to make up for many.
+    With the extra chunk, no single call has to plan many steps.
     """
     return max(1, CHUNK_SEQUENCES // batch_size) + horizon_sequences // batch_size
 
 
 class StepIterator(BatchIterator):
-    """The iterator of a loader of counted tokens, for some or all steps of a rank.
+    """The iterator of a :class:`Loader`, over all steps of a rank or a worker's share.
 
-    It keeps its session, and the session keeps the :class:`Iteration`, which keeps
-    neither: the threads end with the loader, whenever Python collects its garbage.
+    It references its session, and the session references the :class:`Iteration`, which
+    references neither. So the threads end when Python collects the loader.
     """
 
     iteration: Iteration | None = None
@@ -71,17 +71,18 @@ class StepIterator(BatchIterator):
 
 
 class Iteration:
-    """The steps that are planned, and taken, from a state on.
+    """Plans and takes steps from a state on.
 
-    A step is taken when its consumer has the batch. Whatever comes between, such as
-    Ctrl-C or a page that cannot be read: the next batch taken is the same again.
+    A step counts as taken once its consumer has the batch. If something interrupts it,
+    such as Ctrl-C or a page that cannot be read, the next call tries the same batch
+    again.
 
     Args:
-        cursor: Finds the sequences to plan.
-        feed: Makes plans, whose engine takes them and returns the batches.
-        memory: Bytes of the engine, which say how far ahead plans reach.
-        plan_bytes: How many of them the plans may take.
-        tells_datasets: Whether the dataset of each row is asked for.
+        cursor: Cursor that finds the sequences to plan.
+        feed: Feed that makes the plans. Its engine turns them into batches.
+        memory: Bytes of the engine, which limit how far ahead plans reach.
+        plan_bytes: How many of these bytes the plans may take.
+        tells_datasets: Whether to keep the dataset of each row.
     """
 
     cursor: Cursor
@@ -152,13 +153,13 @@ class Iteration:
         self._is_open = False
 
     def take(self) -> Any:
-        """Return what the engine delivers next, and plan on; :meth:`count` it then.
+        """Return the next delivery of the engine, and plan on; then call :meth:`count`.
 
-        None behind the last step.
+        None after the last step.
 
         Raises:
-            CancelledError: If the iteration was closed before its end, or a fork lies
-                between its start and now.
+            CancelledError: If the iteration was closed before its end, or the process
+                was forked since it began.
         """
         if self._process != os.getpid():
             raise CancelledError(
@@ -197,7 +198,7 @@ class Iteration:
     def dataset_ids(self) -> npt.NDArray[np.int32]:
         """The dataset of each row of the last batch, until the step is counted.
 
-        int32 [batch_size]; -1 for padding. Only where these are told.
+        int32 [batch_size]; -1 for padding. Needs ``tells_datasets``.
         """
         return self._dataset_ids[0]
 
@@ -229,9 +230,9 @@ class Iteration:
         return ahead <= self._steps_ahead and self._engine.plan_bytes < self._plan_bytes
 
     def _plan_on(self) -> bool:
-        """Plan a piece or hand it to the engine; False if all is planned.
+        """Plan one piece, or submit it to the engine; return False if all is planned.
 
-        The consumer of one step waits for one of these alone.
+        A consumer waits for at most one such call.
         """
         if self._made is not None:
             (piece, rows, plan), self._made = self._made, None
@@ -256,7 +257,7 @@ class Iteration:
 def dataset_ids(run: Run, sequences: Int64Array) -> Int64Array:
     """Return the dataset of each sequence, -1 for padding: int64.
 
-    Data added to a dataset, and its earlier data, have the number of the dataset.
+    Earlier data of a dataset, and data added to it, have the dataset's number.
     """
     numbers = [*map(run.names.index, run.names), NO_SEQUENCE]
     return np.array(numbers)[run.dataset_of(sequences)]
@@ -273,10 +274,10 @@ def _pieces(
     """Yield the sequences of all steps that were not taken yet.
 
     Args:
-        cursor: Finds them.
-        num_steps: Where the iteration ends.
-        chunk_steps: Steps that are ordered at a time, at most.
-        plan_bytes: Bytes that all plans may take; a piece takes little of it.
+        cursor: Cursor that finds the sequences.
+        num_steps: Number of steps of the iteration.
+        chunk_steps: Most steps whose order is looked up at a time.
+        plan_bytes: Bytes that all plans may take. A piece takes a small share of them.
     """
     first = cursor.num_taken
     chunk = -(-FIRST_SEQUENCES // _planned_each(cursor))

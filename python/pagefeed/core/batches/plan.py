@@ -27,12 +27,12 @@ class BatchPlan:
     """Segments of consecutive batches, as the engine takes them."""
 
     segments: Segments
-    """The segments, sorted by batch. Their ``sequence`` is a row among those of all the
-    batches. Of a row of a column, ``offset`` is the number of the column."""
+    """The segments, sorted by batch. Their ``sequence`` is a row, counted through all
+    the batches. For rows of columns, ``offset`` is the number of the column."""
     num_batches: int
     epoch: UInt32Array | None = None
-    """Epoch for which each segment is read, as documents are infilled differently in
-    each: uint32 [segments]; None if it is 0 of all."""
+    """Epoch for which each segment is read: documents are infilled differently in each
+    epoch. uint32 [segments]; None if it is 0 for all segments."""
     bundles: Bundles | None = None
     """The bundles that ``segments.page`` refers to."""
     batch_rows: int | None = None
@@ -69,10 +69,10 @@ def plan_batches(index: AnyIndex, sequences: Int64Array, batch_size: int) -> Bat
 
 
 class Plan(NamedTuple):
-    """What some steps of a rank read: steps, their sequences, and segments of these.
+    """The data that some steps of a rank read: sequences, and their segments.
 
     ``step``, ``row`` and ``sequence`` have an element for each row of the batches, step
-    after step. The rest is what the engine is given.
+    after step. The engine is given the other attributes.
     """
 
     step: Int64Array
@@ -84,8 +84,8 @@ class Plan(NamedTuple):
     segments: Segments
     """Token ranges of pages. Their ``sequence`` is an index into the arrays above."""
     epoch: UInt32Array
-    """Epoch for which each segment is read, where documents are infilled differently
-    in each; otherwise 0: uint32 [segments]."""
+    """Epoch for which each segment is read: uint32 [segments]. 0 unless documents are
+    infilled, which differs between epochs."""
     bundles: Bundles | None
     """Of :class:`Packed`, the pages of each bundle that ``segments.page`` names."""
 
@@ -93,15 +93,16 @@ class Plan(NamedTuple):
 def plan_of_steps(
     cursor: Cursor, make: Callable[[Int64Array], BatchPlan], steps: Iterable[int]
 ) -> Plan:
-    """Return what steps read.
+    """Return the plan of some steps.
 
     Args:
-        cursor: Finds their sequences.
-        make: Plans whole batches of sequences.
+        cursor: Cursor that finds the sequences of the steps.
+        make: Function that plans whole batches of sequences.
         steps: Numbers of the steps.
 
     Raises:
-        InvalidArgumentError: If there is none, one does not exist, or is skipped.
+        InvalidArgumentError: If no step is given, or a step does not exist or is
+            skipped.
     """
     numbers = [Step(check_whole(step, "steps", least=0)) for step in steps]
     if not numbers:

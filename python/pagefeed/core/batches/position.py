@@ -13,20 +13,20 @@ __all__ = ["Position"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Position:
-    """Where a loader stands: in an iteration that runs, or is to begin.
+    """The position of a loader, in an iteration that is running or will begin next.
 
-    Three moves make another position of it: :meth:`begin` an iteration, :meth:`go_on`
-    with it, or be :meth:`done` with it. Steps that are taken move the loop's cursor.
+    Three methods return another position: :meth:`begin` an iteration, :meth:`go_on`
+    with it, and :meth:`done` at its end. Taking steps moves the cursor of the loop.
 
-    Three states tell where it is: ``saved`` goes into a checkpoint, ``now`` is the next
-    step's, and ``next`` is where another loop would begin.
+    Three states describe it: ``saved`` goes into a checkpoint, ``now`` is the state of
+    the next step, and ``next`` is where another loop would begin.
     """
 
     run: Run
     """What is delivered."""
     start: LoaderState
-    """Where the iteration begins, or began. An end to which a state or a seek led stays
-    one."""
+    """State in which the iteration begins or began. If a loaded state or a seek led to
+    the end of an iteration, it stays at that end."""
     rank: int | None = None
     """Whose cursors are meant; None for the rank of the run."""
     world_size: int | None = None

@@ -30,11 +30,11 @@ class MoveListener(Protocol):
 class AnyView(Locked, ABC):
     """The state of a loader of any kind on this rank.
 
-    A :class:`RunView` where every sequence has a number. Other loaders have a view of
-    their own, with what this one asks for.
+    It is a :class:`RunView` if every sequence has a number. Other loaders implement
+    this interface by a view of their own.
 
     Args:
-        settings: The settings of the loader; ``rank`` and ``world_size`` among them.
+        settings: The settings of the loader, with ``rank`` and ``world_size``.
     """
 
     is_adapted = False
@@ -60,7 +60,7 @@ class AnyView(Locked, ABC):
     def rank_and_size(self) -> tuple[int | None, int]:
         """The rank that gets batches, and the world size.
 
-        None for a rank that gets none.
+        The rank is None if it gets no batches.
         """
         return self.settings.rank, self.settings.world_size
 
@@ -86,18 +86,18 @@ class AnyView(Locked, ABC):
 
     @abstractmethod
     def iterate(self, *, worker: int = 0, num_workers: int = 1) -> BatchIterator:
-        """Iterate, see :meth:`Loader.__iter__`, alone or as one of several processes.
+        """Iterate like :meth:`Loader.__iter__`, alone or as one of several processes.
 
-        Process w takes the steps w, w + num_workers, and so on. Taken in turn, as
-        ``torch.utils.data.DataLoader`` takes them from its workers, these are all steps
-        in order.
+        Process w takes the steps w, w + num_workers, and so on.
+        ``torch.utils.data.DataLoader`` takes batches from its workers in turn, so it
+        gets all steps in order.
         """
 
     @abstractmethod
     def next_batch(self, iterator: Any) -> Batch | None:
         """Return the next batch of an iterator, and count it; None after the last one.
 
-        If it raises, nothing has moved.
+        If it raises, the position has not moved.
         """
 
     @abstractmethod
@@ -106,10 +106,10 @@ class AnyView(Locked, ABC):
 
     @abstractmethod
     def load_state_dict(self, state: Any) -> None:
-        """Continue at a state, see :meth:`Loader.load_state_dict`.
+        """Continue at a state, as :meth:`Loader.load_state_dict` does.
 
         Raises:
-            StateMismatchError: If it belongs to another run, or is none.
+            StateMismatchError: If it belongs to another run, or is not a state.
         """
 
     @abstractmethod
@@ -170,13 +170,13 @@ class AnyView(Locked, ABC):
 class BatchIterator(Iterator[Batch]):
     """The iterator that ``iter(loader)`` returns; it begins at the first ``next``.
 
-    Until then nothing moves, so that it may be thrown away. It outlives exceptions: a
-    step whose batch could not be handed out was not taken. The next ``next`` tries it
-    again, and ``Loader.skip`` passes over it. Several threads may share one: each batch
-    is handed to exactly one of them.
+    Until then nothing moves, so an unused iterator has no effect. It survives
+    exceptions: a step whose batch could not be returned does not count as taken. The
+    next ``next`` tries it again, and ``Loader.skip`` passes over it. Several threads
+    may share an iterator: each batch goes to exactly one of them.
 
     Args:
-        session: Makes the batches.
+        session: View that makes the batches.
     """
 
     def __init__(self, session: AnyView) -> None:

@@ -40,7 +40,7 @@ class RunView(AnyView):
         settings: The settings of the loader.
 
     Raises:
-        InvalidArgumentError: If there is nothing to deliver.
+        InvalidArgumentError: If the run has nothing to deliver.
     """
 
     settings: LoaderSettings
@@ -105,7 +105,7 @@ class RunView(AnyView):
         }
 
     def load_state_dict(self, state: Any, grown: Grown | None = None) -> None:
-        """Continue at a state, see :meth:`Loader.load_state_dict`.
+        """Continue at a state, as :meth:`Loader.load_state_dict` does.
 
         Raises:
             InvalidArgumentError: If data are to be mixed into steps some of which are
@@ -147,10 +147,10 @@ class RunView(AnyView):
         self._learner = memory
 
     def replay(self) -> None:
-        """Begin the recorded iteration again, with all its changes of weights.
+        """Begin the iteration recorded in the state again, with all its weight changes.
 
         Raises:
-            StateMismatchError: If the state does not tell what it delivered.
+            StateMismatchError: If the state does not record what was delivered.
         """
         if (ended := self.position.start.ended) is not None:
             self._load(ended, None)
@@ -167,9 +167,10 @@ class RunView(AnyView):
         self.tell()
 
     def _load(self, state: LoaderState, grown: Grown | None) -> None:
-        """Continue at a state, perhaps in the rest of an epoch of the data of before.
+        """Continue at a state, if needed in the rest of an epoch of earlier data.
 
-        If nothing was delivered or skipped of the epoch, it begins with all data.
+        If nothing of the epoch was delivered or skipped, the epoch begins with all
+        data.
         """
         run = self.run if self._grown is None else self._grown[1]
         rest, begin = rest_of(run, state, grown)
@@ -209,7 +210,7 @@ class RunView(AnyView):
         """Return the dataset of each row of the last batch taken.
 
         Args:
-            rank: Whose batch; None for that of this rank.
+            rank: Rank of the batch; None for this rank.
 
         Returns:
             int64 [batch_size]: numbers of the datasets; -1 for padding.
@@ -391,10 +392,10 @@ def _learned(state: LoaderState, learning: Any) -> LoaderState:
 
 
 def open_session(settings: LoaderSettings) -> RunView:
-    """Return the session or view behind a loader with these settings.
+    """Return the view behind a loader with these settings.
 
     Raises:
-        InvalidArgumentError: If its kind of source cannot do what they ask for.
+        InvalidArgumentError: If this kind of source does not support a setting.
     """
     offered("check of settings", bool)(settings)
     settings = with_chosen_block(settings)

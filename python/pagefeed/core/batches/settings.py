@@ -104,14 +104,15 @@ def sized(
     """Return the cut, and the number of sequences in a batch.
 
     Args:
-        sequences: As a user writes it.
+        sequences: The cut, as the user gave it.
         batch_size: Sequences of a batch.
-        batch_tokens: Or tokens of a batch at most.
-        global_batch_size: Or sequences of a step on all ranks, of which this one's are
-            not known yet; beside ``batch_tokens`` batches of a step.
+        batch_tokens: Alternatively, most tokens of a batch.
+        global_batch_size: Alternatively, sequences of a step on all ranks; the share of
+            this rank is not known yet. Together with ``batch_tokens``, batches of a
+            step.
 
     Raises:
-        InvalidArgumentError: If not one of them is given, or no sequence fits.
+        InvalidArgumentError: If not exactly one size is given, or no sequence fits.
 
     Example:
         >>> from pagefeed import Windows

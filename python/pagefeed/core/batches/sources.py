@@ -19,10 +19,10 @@ __all__ = ["block_for", "make_feed", "make_run", "rest_of", "with_chosen_block"]
 
 
 def make_run(settings: LoaderSettings) -> Run:
-    """Return the run of this rank.
+    """Return the run of a loader on this rank.
 
     Raises:
-        InvalidArgumentError: If it holds no sequence.
+        InvalidArgumentError: If the run has no sequence.
     """
     names = [f.name for f in fields(Run) if f.init and f.name != "memory"]
     options: dict[str, Any] = {name: getattr(settings, name) for name in names}
@@ -41,19 +41,21 @@ def make_run(settings: LoaderSettings) -> Run:
 def rest_of(
     whole: Run, state: LoaderState, grown: Grown | None
 ) -> tuple[Run, LoaderState]:
-    """Return the run that continues at a state, and the state there.
+    """Return the run that continues a saved state, and the state within that run.
 
-    That is a run of all data, or the rest of an epoch in which data were added.
+    It is the run of all data, or a run of the rest of an epoch in which data were
+    added.
 
     Args:
         whole: The run of all data.
         state: A saved state.
-        grown: When what was added since is delivered; None if nothing was.
+        grown: When to deliver the data added since; None if nothing was added.
 
     Raises:
-        InvalidArgumentError: If data are to be mixed into steps some of which are
-            skipped.
-        StateMismatchError: If the data are not those of the state with some added.
+        InvalidArgumentError: If data are to be mixed into coming steps, and some of
+            these are skipped.
+        StateMismatchError: If the data are not the data of the state, with or without
+            additions.
     """
     if isinstance(whole, DatasetRun) and not state.grown:
         then, now = state.dataset, whole.initial.dataset
@@ -64,11 +66,11 @@ def rest_of(
 
 
 def make_feed(settings: LoaderSettings, run: Run) -> Feed:
-    """Return what makes batches of the sequences of a run.
+    """Return the feed that makes batches of the sequences of a run.
 
     Raises:
-        InvalidArgumentError: If its batches cannot hold what is asked for, or memory
-            not what balances ranks.
+        InvalidArgumentError: If batches cannot hold the requested fields, or ``memory``
+            is too small to balance ranks.
     """
     settings = replace(settings, dealing_bytes=_dealing_bytes(settings, run))
     for dataset in run.datasets:
@@ -99,8 +101,8 @@ def _feed_of_cut(settings: LoaderSettings, run: Run) -> Feed:
 
 
 SMALL = 256 << 10
-"""Stored bytes for which a request takes longer than its bytes, as requests are joined
-across gaps of this size."""
+"""Stored bytes below which a request costs more time than the transfer of the bytes:
+requests are joined across gaps of this size."""
 LARGE = 8 << 20
 """Bytes of the longest request; larger blocks are read in several."""
 FEWEST = 96
@@ -109,12 +111,13 @@ _SAMPLED = 1 << 12
 
 
 def block_for(indexes: Sequence[PageIndex]) -> Literal["page", "row_group"]:
-    """Return the block whose requests suit a storage with latency, and which mixes.
+    """Return the block of ``shuffle="auto"``: large requests that still mix well.
 
-    Row groups, if pages are small, and row groups are many and one request each. It
-    depends on the indexes alone, not on where the files lie or how fast that is: all
-    ranks choose alike, a resumed run chooses again what it had, and a copy of the data
-    on a local disk has the same order.
+    It is ``"row_group"`` if pages are small, and there are many row groups that can be
+    read with one request each. The choice depends on the indexes alone, not on where
+    the files are stored or how fast storage is. So all ranks make the same choice, a
+    resumed run makes it again, and a copy of the data on a local disk has the same
+    order.
 
     Args:
         indexes: The indexes of all datasets of a run.

@@ -1,9 +1,9 @@
 """Datasets: files, the page index of a column, and spans of rows.
 
-A dataset names files and a column; its page index says where every page lies; its
-spans are the rows that sequences are cut from. :class:`Dataset`, :class:`PageIndex`
-and :class:`Spans` are what other layers need of these, whatever the files are;
-:class:`ParquetRows` is the dataset of Parquet files.
+A dataset names files and a column. Its page index says where every page is stored. Its
+spans are the rows that sequences are cut from. Other layers use only :class:`Dataset`,
+:class:`PageIndex` and :class:`Spans`, for files of any format. :class:`ParquetRows` is
+the dataset of Parquet files.
 """
 
 from pagefeed._names import name_as_imported

@@ -72,15 +72,15 @@ class Source(ABC):
         run: Any,  # noqa: ARG002
         make: Callable[[Any, Any], Any],  # noqa: ARG002
     ) -> Any:
-        """Return what makes batches of a run that has more than its cut gives.
+        """Return a feed for a source whose batches hold more than its cut provides.
 
         Args:
-            settings: Of the loader.
-            run: What it delivers; this is one of its datasets.
-            make: Returns what makes batches by the cut alone, of settings and a run.
+            settings: The settings of the loader.
+            run: The run to deliver. This source is one of its datasets.
+            make: Returns the feed of the cut alone, from settings and a run.
 
         Returns:
-            A feed; None for that of the cut.
+            A feed; None to use the feed of the cut.
         """
         return None
 
@@ -94,9 +94,9 @@ ChangeRow: TypeAlias = Callable[[Row, int], Row]
 class Dataset(Source):
     """Rows of tokens in a fixed order, and further columns of the same rows.
 
-    All rows that an index holds, or a selection of them. Sequences are cut from a
-    dataset, runs are planned over it, reports describe it. What users do with one, such
-    as selecting rows, is a method of classes that derive from it.
+    A dataset has all rows of an index, or a selection of them. Sequences are cut from
+    it, runs are planned over it, and reports describe it. Derived classes add the
+    methods for users, such as selecting rows.
     """
 
     files: tuple[str, ...]
@@ -108,8 +108,8 @@ class Dataset(Source):
     span_columns: tuple[str, ...] = ()
     """Columns with ranges of tokens of the same row."""
     aligned: tuple[Any, ...] = ()
-    """Columns with numbers for every token of the same row. The core asks of each its
-    ``column``, ``width`` and ``token_bytes``."""
+    """Columns with numbers for every token of the same row. The core uses the
+    attributes ``column``, ``width`` and ``token_bytes`` of each."""
     cache_dir: PathLike | None = None
     """Folder of the index."""
     verify_checksums: bool = False
@@ -194,9 +194,10 @@ class Dataset(Source):
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the contents, see :attr:`PageIndex.fingerprint`.
+        """Digest of the contents, see :attr:`PageIndex.fingerprint`.
 
-        Two selections of the same rows have the same one, however they were made.
+        Two selections of the same rows have the same fingerprint, however they were
+        made.
         """
         return self.spans.fingerprint
 
@@ -237,14 +238,15 @@ class Dataset(Source):
         """Raise an error if rows were selected and none are left.
 
         Raises:
-            EmptySelectionError: Saying what the columns of the predicate hold.
+            EmptySelectionError: If so; the message says which values the columns of the
+                predicate hold.
         """
         if self.selection is not None:
             self.selection.check_not_empty()
 
 
 def check_dataset(dataset: Any, name: str) -> None:
-    """Refuse an object that is not a dataset with an index.
+    """Raise an error for an object that is not a dataset with an index.
 
     Raises:
         InvalidArgumentError: If it is a mixture or anything else.
@@ -262,7 +264,7 @@ def check_dataset(dataset: Any, name: str) -> None:
 
 
 def known_vocab_size(datasets: Sequence[Dataset]) -> int | None:
-    """Return a number above all token ids of datasets; None if one does not record it.
+    """Return a vocabulary size above all token ids; None if a dataset records none.
 
     Reads the first file of each dataset, once.
     """

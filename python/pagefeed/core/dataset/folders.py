@@ -105,10 +105,10 @@ def _as_in_files(kind: Any) -> Any:
 
 
 def folder_columns(files: Sequence[str]) -> dict[str, FolderColumn]:
-    """Return the columns that the folders of files name, as in Hive.
+    """Return the columns in folder names, as Hive writes them: ``lang=en/``.
 
-    Text is unquoted (``%20``). Files in ``__HIVE_DEFAULT_PARTITION__``, or without such
-    a folder, have no value.
+    Escapes such as ``%20`` are decoded. A file in ``__HIVE_DEFAULT_PARTITION__``, or in
+    no folder of this name, has no value.
 
     Example:
         >>> column = folder_columns(["/lang=en/a.parquet", "/lang=de/b"])["lang"]
@@ -144,7 +144,7 @@ def _column(texts_of: Sequence[str | None]) -> FolderColumn:
 
 
 def column_of_values(of_files: Sequence[Any], kind: Any = None) -> FolderColumn:
-    """Return the column that files have these values of, all of one type.
+    """Return the column with one value per file, all of one type.
 
     Example:
         >>> column_of_values([7, None, 5]).values

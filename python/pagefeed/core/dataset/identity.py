@@ -1,7 +1,7 @@
-"""The record of a dataset in a state, how two differ, and what is kept by contents.
+"""Records of datasets in states, their differences, and arrays stored by contents.
 
-The fingerprint decides whether a dataset is the same. The other facts serve messages
-that say what changed.
+The fingerprint decides whether two datasets are the same. The other facts of a record
+are for messages that say what changed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Identity(NamedTuple):
     tokenizer: str
     """Digest of the tokenizer and chat template; ``-`` without a tokenizer."""
     snapshot: str = ""
-    """Snapshot of a table, for messages; the contents alone decide whether it matches.
+    """Snapshot of a table, for messages. Only the contents decide about a match.
     """
     infill: str = ""
     """Identity of the infilling; "" without infilling."""
@@ -103,7 +103,7 @@ def _digits(data: bytes) -> str:
 
 
 def same_files(then: str, now: str) -> bool:
-    """Return whether two records name the same files, whatever rows are selected.
+    """Return whether two records are of the same files, whatever rows are selected.
 
     Example:
         >>> same_files("8c01 2 90 700 90 11 22 -", "7d02 2 90 700 85 11 22 -")
@@ -114,9 +114,9 @@ def same_files(then: str, now: str) -> bool:
 
 
 def what_changed(then: str, now: str) -> str:
-    """Return the differences of two records, for messages; "" for the same rows.
+    """Return the differences of two records, for messages; "" if the rows are the same.
 
-    Two snapshots of a table may have the same rows.
+    Two different snapshots of a table may have the same rows.
 
     Example:
         >>> what_changed("8c01 2 90 700 90 11 22 -", "7d02 3 95 750 95 12 23 -")
@@ -166,12 +166,13 @@ def what_changed(then: str, now: str) -> str:
 def derived_key(index: PageIndex, *parts: str | bytes) -> str:
     """Return a key that differs between any two derived arrays: 32 hexadecimal digits.
 
-    Versions of the files belong to it: a file may be rewritten with other values and
-    an equal footer, and fingerprints cover footers alone.
+    The key includes the versions of the files. Fingerprints cover only footers, and a
+    file may be rewritten with other values and an equal footer.
 
     Args:
         index: The index of the files.
-        parts: All else that decides on them: contents, settings, version of the code.
+        parts: Everything else that the arrays depend on: contents, settings, version of
+            the code.
 
     """
     digest = hashlib.blake2b(digest_size=16)
@@ -189,16 +190,16 @@ def derived_arrays(
     *,
     lazily: bool = False,
 ) -> ArrayFolder:
-    """Map arrays derived from the files of an index; derive them first if needed.
+    """Map arrays that are derived from the files of an index; derive them if missing.
 
-    The cache folder keeps them, and all processes of the machine map them. Without a
-    folder, every process makes its own.
+    They are stored in the cache folder, and all processes of the machine map them.
+    Without a cache folder, every process derives its own.
 
     Args:
         index: The index of the files.
-        kind: Begin of the name of the folder with the arrays.
+        kind: Prefix of the folder name of the arrays.
         key: Differs between any two arrays, see :func:`derived_key`.
-        write: Reads files and derives the arrays.
+        write: Function that reads the files and writes the arrays.
         lazily: Verify numbers when they are read.
 
     Raises:

@@ -57,17 +57,18 @@ def kept_index(
     make: Callable[[str | None], _core.Index],
     check: Callable[[_core.Index], object] = lambda _: None,
 ) -> _core.Index:
-    """Open the index in a file; if there is none, make the index and store it there.
+    """Open the index stored in a file; if there is none, make it and store it there.
 
-    One process of the machine makes it, and the others wait. An index is derived data:
-    one that is damaged or of an older release is made anew.
+    One process of the machine makes it, and the others wait. As an index is derived
+    data, a damaged one, or one of an older release, is made again.
 
     Args:
         file: The file.
-        storage: Where the indexed files are.
-        make: Makes the index. Its argument says why the one in the file cannot be used;
+        storage: Storage of the indexed files.
+        make: Makes the index. Its argument says why the stored index cannot be used;
             None if there is none.
-        check: Called with the index that was found; an UnusableError has it made anew.
+        check: Called with the stored index. If it raises an UnusableError, the index is
+            made again.
     """
 
     def find() -> _core.Index | None:
@@ -112,7 +113,7 @@ MUCH_OF_A_FILE = 1 << 20
 
 
 def check_page_index(value: object) -> PageIndexUse:
-    """Return a valid ``page_index`` argument.
+    """Return the argument ``page_index``, checked.
 
     Raises:
         InvalidArgumentError: If it is anything else.
@@ -139,15 +140,15 @@ class Recipe(ABC):
     column: str
     """The column, as the caller named it."""
     cache_dir: str | None = None
-    """Folder of the index: the one given, else that of the environment; None keeps the
-    index in memory."""
+    """Folder of the index: the given one, else the one in the environment. None keeps
+    the index in memory."""
     storage: Storage = field(default_factory=Storage)
     """Storage of the files."""
     verify_checksums: bool = False
     """Verify checksums of pages where the writer stored them."""
     table: Any = None
-    """What a table says: its ``snapshot``, the columns ``of_files``, and the files that
-    are ``left_out``; None if the files are of no table."""
+    """Facts from the metadata of a table: its ``snapshot``, the columns ``of_files``,
+    and the files that are ``left_out``. None if the files belong to no table."""
 
     def __post_init__(self) -> None:
         check_column(self.column, "column")
@@ -227,10 +228,10 @@ class IndexRecipe(Recipe):
         return {}
 
     def part_of_cached(self) -> _core.Index | None:
-        """Return the index of files that another index in the cache folder has.
+        """Return an index made from a larger index in the cache folder.
 
-        A part of an indexed folder needs no footers. Files that changed since are
-        indexed anew, all of them.
+        So no footers are read for a part of a folder that is indexed already. If any of
+        the files changed since, all of them are indexed again.
         """
         for whole in self.cached():
             with suppress(FileAccessError, StaleFileError):

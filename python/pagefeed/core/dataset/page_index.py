@@ -74,8 +74,9 @@ class Page:
 
 
 OwnTokens: TypeAlias = tuple[int, int, int]
-"""Consecutive tokens of a document in a part of its row: the first, counted within the
-document, how many there are, and how many tokens of the part come before."""
+"""A run of consecutive tokens of a document, in a range of its row: the first token,
+counted within the document; the number of tokens; and how many tokens of the range come
+before the run."""
 
 Pieces = tuple[Int64Array, Int64Array, UInt32Array, UInt32Array, UInt32Array]
 """Ranges of tokens cut at the ends of pages, as :class:`SpanParts` names them."""
@@ -84,9 +85,9 @@ Pieces = tuple[Int64Array, Int64Array, UInt32Array, UInt32Array, UInt32Array]
 class PageIndex:
     """The pages of one column in a list of files, numbered through.
 
-    Rows belong to the page they begin in. The index holds about 13 bytes a page; with
-    a cache folder it is written there once, and every process of the machine maps the
-    same file.
+    A row belongs to the page in which it begins. The index takes about 13 bytes per
+    page. With a cache folder it is written there once, and every process of the machine
+    maps the same file.
 
     Example:
         >>> index = PageIndex.build("corpus/", column="input_ids")  # doctest: +SKIP
@@ -137,33 +138,33 @@ class PageIndex:
         refresh: bool = False,
         storage_options: Mapping[str, object] | None = None,
     ) -> PageIndex:
-        """Index a column, or open the index of an earlier build.
+        """Build the index of a column, or open an index that was built before.
 
         Args:
             paths: Files, folders, patterns and URLs, see ``pagefeed.parquet``.
             column: A top-level column, or the dotted path of a leaf or inner node.
-            cache_dir: Folder for the index; by default ``$PAGEFEED_CACHE_DIR`` if
-                set, else the index stays in memory. So it does, with a warning, if
-                the folder cannot be used.
-            page_index: Use the files' own offset indexes where they have them. With
-                False page headers are read instead, and the levels of numbers that may
-                be null, so that nothing but the pages is believed. The same is done
-                where counts of nulls contradict each other, or a writer miscounts them.
+            cache_dir: Folder for the index. By default ``$PAGEFEED_CACHE_DIR``; if that
+                is not set, the index stays in memory. It also stays there, with a
+                warning, if the folder cannot be used.
+            page_index: True uses the offset indexes of the files where they have them.
+                False trusts only the pages: it reads page headers instead, and the
+                levels of numbers that may be null. This is also done where counts of
+                nulls contradict each other, or come from a writer that miscounts them.
                 With ``"row_group"`` a page is a whole row group, see
                 ``pagefeed.parquet``.
             verify_checksums: Verify checksums of pages where the writer stored them.
-            num_threads: Threads that read footers; by default 4 per CPU, since they
-                mostly wait, and at least 64 for remote files.
-            refresh: Build anew even if the cache folder has the index.
+            num_threads: Threads that read footers. By default 4 per CPU, since they
+                mostly wait; at least 64 for remote files.
+            refresh: Build the index again even if the cache folder has it.
             storage_options: Settings of remote storage, see ``pagefeed.parquet``.
 
         Raises:
-            MissingFileError: If there is nothing at a path.
+            MissingFileError: If a path does not exist.
             ColumnNotFoundError: If a file lacks the column.
-            StaleFileError: If a cached index belongs to other states of the files.
+            StaleFileError: If a cached index belongs to other versions of the files.
             CorruptFileError: If a file is not what the format promises.
-            UnsupportedError: If a file is encrypted or not supported otherwise, or two
-                have types of the column with none in common; names both.
+            UnsupportedError: If a file is encrypted or otherwise not supported, or if
+                the column has incompatible types in two files; the message names both.
         """
         files = located(paths, storage_options)
         recipe = IndexRecipe(
@@ -217,10 +218,10 @@ class PageIndex:
 
     @lazy
     def fingerprint(self) -> str:
-        """Fingerprint of the contents, wherever the files lie: 32 hexadecimal digits.
+        """Fingerprint of the contents, wherever files are: 32 hexadecimal digits.
 
-        Digest of every file's footer and size in their order, and of the column; not
-        of names, folders or times.
+        It is a digest of the column and of every file's footer and size, in order.
+        Names, folders and times do not count.
         """
         return self.core.fingerprint
 
@@ -274,7 +275,7 @@ class PageIndex:
         """Return bytes that differ between files with different contents.
 
         Raises:
-            MissingFileError: If it is gone.
+            MissingFileError: If the file no longer exists.
         """
         return self.recipe.file_identity(self.storage, file)
 
@@ -329,7 +330,7 @@ class PageIndex:
 
         Raises:
             StaleFileError: For the first file that changed.
-            MissingFileError: For the first that is gone.
+            MissingFileError: For the first that no longer exists.
         """
         self.core.check_files()
 
@@ -337,13 +338,14 @@ class PageIndex:
         """Cut ranges of tokens, none of them empty, at the ends of pages.
 
         Args:
-            starts: First token of each range, of all rows end to end: int64.
-            stops: One past its last, likewise.
-            per_row: Separators of a row, with which tokens are counted.
+            starts: First token of each range, counted through all rows: int64.
+            stops: One past the last token of each range, counted likewise: int64.
+            per_row: Separators of a row, which count as tokens.
 
         Returns:
-            Of each piece: the number of its range and its page (int64), its first
-            token in the page, its tokens, and its place in the range (uint32).
+            For each piece: the number of its range and its page (int64), its first
+            token in the page, its number of tokens, and its offset in the range
+            (uint32).
         """
         columns = self.core.cut(starts, stops, per_row)
         return (
@@ -358,12 +360,12 @@ class PageIndex:
         """Return the first page of each run of pages that a shuffle moves together.
 
         Args:
-            kind: ``"row_group"``, or ``"page"``: then a run is the shortest for which
-                the dictionary page is at most a quarter of what is read, or one page
-                if all dictionaries together are small (64 MiB).
+            kind: ``"row_group"``, or ``"page"``. With ``"page"`` a run is as short as
+                possible while the dictionary page is at most a quarter of the bytes
+                read; it is one page if all dictionaries together are small (64 MiB).
 
         Returns:
-            int64 [runs], rising from 0; None if every page is a run.
+            int64 [runs], ascending from 0; None if every page is a run.
         """
         if kind == "row_group":
             runs: bytes | None = self.core.row_group_runs()
@@ -389,13 +391,13 @@ class PageIndex:
         """Read and decode one page.
 
         Returns:
-            An Arrow array of ``page_rows[page]`` rows, for any library that knows the
-            Arrow PyCapsule interface: ``pyarrow.array(index.read_page(0))``. A path
-            into a nested column gives the top-level column with these leaves only.
+            An Arrow array of ``page_rows[page]`` rows, for any library with the Arrow
+            PyCapsule interface: ``pyarrow.array(index.read_page(0))``. For a path into
+            a nested column it is the top-level column with only these leaves.
 
         Raises:
             StaleFileError: If the file changed since it was indexed.
-            CorruptFileError: If the page is not what index and format promise.
+            CorruptFileError: If the page does not match the index or the format.
         """
         return self.core.read_page(
             self._check_page(page), verify_checksums=self.recipe.verify_checksums
@@ -414,7 +416,7 @@ class PageIndex:
 
         Raises:
             UnsupportedError: If the column is not a list of integers.
-            CorruptFileError: If the page is not what index and format promise.
+            CorruptFileError: If the page does not match the index or the format.
         """
         numbers = np.array([self._check_page(page)], dtype=np.uint64)
         lengths = self.core.row_lengths(numbers, verify_checksums=verify_checksums)
@@ -434,7 +436,7 @@ class PageIndex:
 
         Raises:
             UnsupportedError: If the column is not a list of integers.
-            CorruptFileError: If a page is not what index and format promise.
+            CorruptFileError: If a page does not match the index or the format.
         """
         lengths = self.core.row_lengths(pages.astype(np.uint64), verify_checksums=False)
         return np.frombuffer(lengths, np.int64)
@@ -470,14 +472,15 @@ class PageIndex:
         epoch: int,  # noqa: ARG002
         parts: Sequence[range] | None = None,  # noqa: ARG002
     ) -> list[OwnTokens]:
-        """Return which tokens of its document some of a row are, in their order.
+        """Return where tokens of a row lie in the row's document, as runs in row order.
 
         Args:
             page: Number of the page.
             row: Row in the page.
-            tokens: Tokens of the row.
+            tokens: Range of tokens of the row.
             epoch: Epoch for which the row is read.
-            parts: Tokens of the row that each sequence holds, where it matters.
+            parts: Tokens of the row in each sequence, if documents are infilled after
+                they are cut.
         """
         return [(tokens.start, len(tokens), 0)]
 
@@ -489,7 +492,7 @@ class PageIndex:
     ) -> tuple[int, int] | None:
         """Return the part of a text from which some tokens come.
 
-        None: it has no texts.
+        Always None here: this index has no texts.
         """
         return None
 

@@ -1,6 +1,6 @@
 """Spans: the rows of a dataset as runs of consecutive rows, each inside one page.
 
-Rows that were erased keep their numbers and lengths, and no batch has their tokens.
+Erased rows keep their numbers and lengths, but no batch has their tokens.
 """
 
 from __future__ import annotations
@@ -57,11 +57,12 @@ class Spans:
     """Runs of consecutive rows, in file order, each inside one page.
 
     :class:`Selection` derives from it and has the runs of selected rows. Rows and
-    values are numbered through the spans: rows outside of them do not count. Sequences
+    values are numbered through the spans, without the rows outside of them. Sequences
     are cut from spans, so that a part of a dataset is shuffled like a whole one.
 
     Args:
-        index: The index whose pages hold the rows, or what makes it on first use.
+        index: The index whose pages hold the rows, or a function that makes it on first
+            use.
     """
 
     origin = ""
@@ -169,9 +170,9 @@ class Spans:
         return self.index.first_values(spans)
 
     def rows_of_index(self, rows: npt.ArrayLike) -> Int64Array:
-        """Return which rows of the index ``rows`` of the spans are.
+        """Return the numbers in the index for ``rows``, numbered through the spans.
 
-        For the number of rows, this is the row behind the last.
+        For ``num_rows`` itself, this is the row after the last.
         """
         return np.asarray(rows, dtype=np.int64)
 
@@ -210,7 +211,7 @@ class Spans:
         return self.index.pages_before(rows)
 
     def runs(self, kind: BlockKind) -> Int64Array | None:
-        """Return the first span of each run; a shuffle moves a run as a whole.
+        """Return the first span of each run of pages that a shuffle moves together.
 
         See :meth:`PageIndex.runs`; None if every span is a run.
         """
@@ -236,7 +237,7 @@ class Erased(Protocol):
         """Return which rows were erased: bool, of the shape of ``rows``."""
 
     def tokens(self, per_row: int) -> tuple[Int64Array, Int64Array]:
-        """Return where runs begin and end in the line of all tokens: int64 [runs] each.
+        """Return where runs begin and end among all tokens: int64 [runs] each.
 
         Args:
             per_row: Separators of a row, which count as tokens.
@@ -307,15 +308,15 @@ def cut_at(
 
 
 def refuse_null_tokens(spans: Spans) -> None:
-    """Refuse pages of which a row holds a null token.
+    """Raise an error if a page has a row with a null token.
 
-    A null row is an empty document; a null inside a row stands for no token, and would
-    shift all that follow. The index knows them, so that a page of nothing else, which
-    no sequence ever touches, is met too.
+    A null row is an empty document. A null inside a row is no token, and would shift
+    all tokens after it. The index knows all nulls, so the check also covers pages of
+    nulls alone, which no sequence reads.
 
     Raises:
-        UnsupportedError: If a page that holds rows of ``spans`` has such a row; it
-            names the first.
+        UnsupportedError: If a page with rows of ``spans`` has such a row; the message
+            names the first page.
     """
     index = spans.index
     pages = index.null_pages
@@ -335,9 +336,9 @@ def refuse_nulls(index: PageIndex, pages: Int64Array, what: str, advice: str) ->
 
     Args:
         index: The index.
-        pages: Those of which a row holds a null.
-        what: What is wrong with them.
-        advice: What to do about it.
+        pages: Pages that have a row with a null.
+        what: Description of what is wrong, for the message.
+        advice: Remedy, for the message.
 
     Raises:
         UnsupportedError: Naming the first.
@@ -353,14 +354,15 @@ def refuse_nulls(index: PageIndex, pages: Int64Array, what: str, advice: str) ->
 
 
 def refuse_texts(index: PageIndex, what: str) -> None:
-    """Refuse a column of texts where tokens are cut.
+    """Raise an error for a column of texts where tokens are needed.
 
     Args:
         index: The column.
-        what: What needs tokens, for people.
+        what: What needs tokens, for the message.
 
     Raises:
-        UnsupportedError: If the column holds no numbers, saying what to write.
+        UnsupportedError: If the column holds no numbers; the message says what to
+            write.
     """
     if index.value_bytes == 0:
         raise UnsupportedError(
@@ -371,14 +373,15 @@ def refuse_texts(index: PageIndex, what: str) -> None:
 
 
 def refuse_unknown_rows(spans: Spans, what: str) -> None:
-    """Raise an error if files have tokens of rows that the index does not know.
+    """Raise an error if the index does not know where rows begin and end.
 
     Args:
         spans: The rows.
-        what: What needs documents, for people.
+        what: What needs documents, for the message.
 
     Raises:
-        InvalidArgumentError: If files have no documents, saying what to write.
+        InvalidArgumentError: If files do not mark documents; the message says what to
+            write.
     """
     if spans.index.is_joined:
         raise InvalidArgumentError(

@@ -1,4 +1,4 @@
-"""The order of an epoch: which unit is delivered at which position, and back.
+"""The order of an epoch: which unit is delivered at which position, and the inverse.
 
 Pure functions of seed, epoch, dataset name and settings, vectorised, in memory that
 does not grow with the dataset:
@@ -7,7 +7,7 @@ does not grow with the dataset:
 - :class:`Shuffle`: the settings; :func:`choose_num_lanes` and :meth:`Shuffle.delay` fit
   them to a dataset.
 - :class:`EpochOrder`: blocks permuted, cut into lanes, mixed in a window.
-- :class:`Balance`, :class:`BalancedOrder`: dealt anew, so that ranks cost alike.
+- :class:`Balance`, :class:`BalancedOrder`: reordered so that ranks cost about the same.
 """
 
 from pagefeed._names import name_as_imported

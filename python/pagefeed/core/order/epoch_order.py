@@ -103,7 +103,7 @@ class Ordered(ABC):
 
 
 SPARSE = 16
-"""A lane is not read in one go if it has more than this many positions for each wanted.
+"""A lane with more positions than this per wanted position is not read in one piece.
 """
 
 
@@ -111,23 +111,23 @@ class EpochOrder(Ordered):
     """The order in which the units of one epoch are delivered, over all ranks.
 
     It is a pure function of its arguments: rank r of N delivers the positions r, r + N,
-    r + 2N and so on, whatever N is. Its memory does not grow with the dataset, with
-    one exception: blocks of different sizes need a sum for every 64 of them.
-    Reading on in a lane is fast; elsewhere it costs about ``window`` units of work.
+    r + 2N and so on, whatever N is. Its memory does not grow with the dataset, with one
+    exception: blocks of different sizes need a sum for every 64 of them. Reading on in
+    a lane is fast. A jump to another position costs work for about ``window`` units.
 
     Args:
         blocks: The units and the blocks they lie in.
         seed: Seed of the run.
         epoch: Number of the epoch.
         name: Name of the dataset, which sets it apart from others in a mixture.
-        shuffle: The settings; ``shuffle.window`` is not looked at here.
+        shuffle: The settings; ``shuffle.window`` is not used here.
         num_lanes: V, see :func:`~pagefeed.core.order.choose_num_lanes`.
         window: D, the longest delay inside a lane in units, see :meth:`Shuffle.delay`;
             0 or 1 delays nothing, as do shuffles without a window.
         fingerprint: Fingerprint of the dataset and of how it is cut into units.
         cache_dir: Folder shared by the processes of a node, for the sums over blocks;
             needs ``fingerprint``. None: every process makes its own.
-        most_held: Units that reading ahead may hold, of 8 bytes each.
+        most_held: Most units that reading ahead may keep in memory, of 8 bytes each.
 
     Raises:
         InvalidArgumentError: An argument is out of range.
@@ -310,8 +310,8 @@ MAX_ITEMS = 64
 class SmallOrder(Ordered):
     """The order of an epoch of few units, as a table.
 
-    Epochs of one or two units begin at every step or two, so the time that it takes to
-    begin one matters.
+    An epoch of one or two units ends after a step or two, so the time to begin an epoch
+    matters.
 
     Args:
         order: The same order, see :meth:`is_enough`.

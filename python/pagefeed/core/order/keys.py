@@ -27,11 +27,10 @@ _EMPTY = hashlib.blake2b(digest_size=32, person=b"pagefeed.order.%d" % ORDER_VER
 
 
 def derive_key(seed: KeyPart, *parts: KeyPart) -> bytes:
-    """Derive a key from a seed, and from names and numbers that state its purpose.
+    """Return a key derived from a seed, and from names and numbers for its purpose.
 
-    Every part is written with its type and its length, so that two lists of parts give
-    the same key only if they are equal: ``("a", "b")`` is not ``("ab",)``, ``1`` is not
-    ``"1"``.
+    Every part is hashed with its type and its length, so that only equal lists of parts
+    have equal keys: ``("a", "b")`` is not ``("ab",)``, ``1`` is not ``"1"``.
 
     Args:
         seed: An int of any size and sign, a str, or bytes (such as another key).

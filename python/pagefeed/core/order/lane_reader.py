@@ -1,7 +1,7 @@
-"""Reads lanes: finds their units some way ahead, in many lanes at a time.
+"""Reads units ahead in many lanes at a time.
 
-A call of NumPy costs more than its work for one lane. So lanes that are read side by
-side are looked up side by side, as the rows of one array.
+A NumPy call costs more than its work for one lane. So the lanes that are read together
+are looked up together, as the rows of one array.
 """
 
 from __future__ import annotations
@@ -56,16 +56,15 @@ class _Missing(NamedTuple):
 
 
 class LaneReader:
-    """Reads units at any positions of any lane. Reading on is fastest.
+    """Reads units at any positions of any lane, fastest in ascending order.
 
-    It remembers units, but has no state: what it holds decides only how long reading
-    takes.
+    It caches units. The cache changes only how long reading takes, never the result.
 
     Args:
-        window: Delays units inside their lanes.
+        window: Window that delays units inside their lanes.
         sequence: The units before lanes and window.
-        most_held: Units of all lanes to hold at most; but at least an eighth of what
-            the delays span.
+        most_held: Most units of all lanes to cache; at least an eighth of the units
+            that the delays span are cached.
     """
 
     def __init__(
@@ -131,11 +130,11 @@ class LaneReader:
             yield from self._resolve(group)
 
     def _missing(self, lane: int, places: range) -> _Missing | None:
-        """Return what must be looked up to read positions of a lane; None if nothing.
+        """Return the stretch to look up before positions of a lane are read, or None.
 
-        A lane that is read on continues where it ended, twice as far each time. For any
-        other place as few units as possible are looked up. A stretch longer than the
-        delay reaches beyond the place at which it begins.
+        A lane that is read in ascending order continues where it ended, twice as far
+        each time. For any other position as few units as possible are looked up. A
+        stretch longer than the delay reaches beyond the position at which it begins.
         """
         near = self._held.get(lane)
         first, last = places[0], places[-1]
@@ -168,7 +167,8 @@ class LaneReader:
     def _resolve(self, group: list[_Missing]) -> Iterator[None]:
         """Sort the units of some lanes by the time they leave.
 
-        Of a long delay most units leave before or after the stretch, and are not held.
+        With a long delay most units leave before or after the stretch, and are not
+        cached.
         """
         window = self._window
         lanes = np.array([missing.lane for missing in group])

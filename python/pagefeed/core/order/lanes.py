@@ -24,20 +24,20 @@ def choose_num_lanes(
 ) -> int:
     """Choose the number of lanes V for a run.
 
-    It is a multiple of the number of ranks, so that each reads its own lanes only:
-    ``lcm(v, world_size)``, v the largest divisor of 48 that is not above the number of
-    blocks and for which v blocks stay within 256 MiB; just v where that exceeds the
-    number of blocks. World sizes that divide 48 therefore share one order. With fewer
-    blocks, or larger ones, than ``least`` lanes want, v is ``least`` all the same: some
+    V is a multiple of the number of ranks, so that each rank reads only its own lanes:
+    ``V = lcm(v, world_size)``. Here v is the largest divisor of 48 that does not exceed
+    the number of blocks, and for which v blocks take at most 256 MiB. If the multiple
+    exceeds the number of blocks, V is v. World sizes that divide 48 therefore share one
+    order. v is never below ``least``, even if there are fewer or larger blocks: some
     lanes then have less than a block, or nothing.
 
     Args:
         num_blocks: Blocks of the dataset (of a mixture: of its largest dataset).
-        block_bytes: Their mean decoded size.
+        block_bytes: Mean decoded size of a block.
         world_size: Number of ranks.
         least: Least number of lanes: a divisor of 48.
-        file_order: Whether nothing is shuffled, so that lanes have nothing to part:
-            then v is ``least``, whatever the number of ranks.
+        file_order: Whether nothing is shuffled, so that separate lanes have no use.
+            Then V is ``least``, for any number of ranks.
 
     Returns:
         The number of lanes.
@@ -72,10 +72,11 @@ def choose_num_lanes(
 
 @dataclass(frozen=True, kw_only=True)
 class Lanes:
-    """``num_units`` in a row, cut into ``num_lanes`` slices, longer ones first.
+    """``num_units`` consecutive units, cut into ``num_lanes`` slices.
 
-    The order interleaves the slices: position p is place ``p // num_lanes`` of lane
-    ``p % num_lanes``. Lengths differ by at most one, so that comes out even.
+    Longer slices come first. The order interleaves the slices: position p is place
+    ``p // num_lanes`` of lane ``p % num_lanes``. Lengths differ by at most one, so
+    every position has a unit.
     """
 
     num_units: int

@@ -80,15 +80,16 @@ class SingleList(UnitList):
 class BlockList(UnitList):
     """Blocks in permuted order; with several passes, shares of blocks.
 
-    The units of a block are permuted, too, so that those of a dataset of one block do
-    not stay where they were. The line of all is then turned by a keyed amount: so each
-    unit is equally likely at each index, whether its block is small or large.
+    The units of a block are permuted, too, so that a dataset of one block is shuffled
+    as well. The whole list is then rotated by a keyed amount. So each unit is equally
+    likely at each index, whether its block is small or large.
 
     Args:
         blocks: The blocks.
-        passes: How many shares a block gives its units in.
+        passes: Number of shares into which the units of a block are divided.
         key: Key of this epoch's order.
-        sums: Makes the sums over blocks, or takes those of other processes.
+        sums: Function that makes the sums over blocks, or maps those of another
+            process.
     """
 
     def __init__(

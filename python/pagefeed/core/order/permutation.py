@@ -22,13 +22,14 @@ Sizes: TypeAlias = int | Int64Array
 class Permutation:
     """A keyed permutation of the integers [0, n).
 
-    A Feistel network over a grid of about sqrt(n) x sqrt(n) cells, just large enough to
-    hold n: its few spare cells are left by walking on until a number below n is met.
-    It takes no memory, and any element costs the same.
+    It is a Feistel network over a grid of about sqrt(n) x sqrt(n) cells, just large
+    enough for n. A result in one of the few spare cells is mapped again until it is
+    below n. It takes no memory, and every element costs the same.
 
     Args:
         n: Size of the domain, 0 to 2**63 - 1.
-        seed: An int of any size, a str or bytes; another seed is another permutation.
+        seed: An int of any size, a str or bytes. Another seed gives another
+            permutation.
 
     Raises:
         InvalidArgumentError: ``n`` is not an integer in that range.
@@ -60,7 +61,7 @@ class Permutation:
     @overload
     def __getitem__(self, index: ArrayLike) -> Int64Array: ...
     def __getitem__(self, index: ArrayLike) -> int | Int64Array:
-        """Return where ``index`` goes: an int for an int, else int64 of the same shape.
+        """Return the image of ``index``: an int for an int, else int64 of its shape.
 
         Raises:
             IndexError: An index is outside [0, n); negative ones do not count from the
@@ -74,7 +75,7 @@ class Permutation:
     @overload
     def inverse(self, value: ArrayLike) -> Int64Array: ...
     def inverse(self, value: ArrayLike) -> int | Int64Array:
-        """The index that goes to ``value``: ``p.inverse(p[i]) == i``.
+        """Return the index whose image is ``value``: ``p.inverse(p[i]) == i``.
 
         Raises:
             IndexError: A value is outside [0, n).
@@ -94,7 +95,7 @@ class Permutation:
 
 
 class PermutationFamily:
-    """Permutations of one key: one for every size and every tweak, all vectorised.
+    """Permutations from one key, one for each size and tweak; all calls are vectorised.
 
     Sizes and tweaks may differ from element to element, so that the units of thousands
     of blocks are permuted inside their blocks in one call.
@@ -111,13 +112,14 @@ class PermutationFamily:
         *,
         inverse: bool = False,
     ) -> Int64Array:
-        """Map ``x`` in [0, n), or undo it.
+        """Return the images of ``x`` in [0, n), or their inverses.
 
         Args:
             x: The numbers.
             n: Size of the domain; one, or as many as ``x``.
-            tweak: Chooses the permutation, likewise; by default there is one.
-            inverse: Return what is mapped to ``x``.
+            tweak: Chooses the permutation: one, or as many as ``x``. By default there
+                is one permutation per size.
+            inverse: Return the numbers whose images are ``x``.
         """
         mapped = x.astype(np.uint64)
         size, sizes = (n, None) if isinstance(n, int) else (0, n.astype(np.uint64))

@@ -20,7 +20,7 @@ ShuffleLike: TypeAlias = "Shuffle | ShuffleBlock | bool | None"
 
 @dataclass(frozen=True, kw_only=True)
 class Shuffle:
-    """Settings of shuffling: the block, how far units are mixed, passes over a block.
+    """Settings of shuffling: what is permuted, how far units mix, passes per block.
 
     ============= ================= ======== =====================================
     block         permuted          window   what it is
@@ -33,18 +33,19 @@ class Shuffle:
     None          nothing           no       file order
     ============= ================= ======== =====================================
 
-    Where the window holds all of an epoch, any of these but None is ``"row"``. The
-    units of a block are permuted in any case.
+    If the window holds a whole epoch, all of these except None act as ``"row"``. The
+    units inside a block are always permuted.
 
     Args:
-        block: What is permuted over the whole dataset. Row groups that take more than
-            256 MiB are permuted page by page.
+        block: The units that are permuted over the whole dataset. Row groups larger
+            than 256 MiB are permuted page by page.
         window: How far units are mixed, over all lanes together: units (int), decoded
-            bytes (``"256MiB"``), or ``"auto"``. Only ``"auto"`` fits ``"row"`` and
-            None, which have no window. 0 or 1 mixes no blocks. A loader refuses a
-            ``"buffer"`` whose window is longer, but not two units for each lane.
+            bytes (``"256MiB"``), or ``"auto"``. ``"row"`` and None have no window and
+            accept only ``"auto"``. 0 or 1 mixes no blocks. For ``"buffer"``, a loader
+            refuses a window of more than 1 that has less than two units per lane.
         passes: How often a block is read in an epoch, each time for another share of
-            its units: reads grow by it, neighbours of one page shrink by it.
+            its units. More passes read more, and put fewer units of one page near each
+            other.
 
     Raises:
         InvalidArgumentError: A setting is unknown, or two do not fit together.
@@ -83,9 +84,9 @@ class Shuffle:
 
     @classmethod
     def parse(cls, value: ShuffleLike) -> Shuffle:
-        """Take a :class:`Shuffle`, the name of its block, or None for file order.
+        """Return a :class:`Shuffle` from itself or the name of its block.
 
-        True is the default, False is file order.
+        True means the default; None and False mean file order.
 
         Example:
             >>> Shuffle.parse("row")
@@ -139,7 +140,7 @@ class Shuffle:
     def of_epoch(
         self, *, num_units: int, unit_bytes: float, auto_bytes: int = NODE_BYTES
     ) -> Shuffle:
-        """Return the shuffle of an epoch: a full one if the window holds the epoch.
+        """Return the shuffle of an epoch: ``"row"`` if the window holds the epoch.
 
         Args:
             num_units: Units of the epoch.
@@ -159,20 +160,20 @@ class Shuffle:
     ) -> int:
         """Resolve the window to the longest delay inside one lane, in units.
 
-        ``"auto"`` is 256 MiB of decoded units, but at least the mean units of a block
-        and at most a quarter of a lane.
+        ``"auto"`` is 256 MiB of decoded units, but per lane at least the mean number of
+        units in a block, and at most a quarter of the lane.
 
         Args:
             num_units: Units of an epoch.
             num_blocks: Blocks they lie in.
             unit_bytes: Mean decoded size of a unit.
-            num_lanes: Lanes the window is shared by.
+            num_lanes: Lanes that share the window.
 
         Returns:
             The delay, at least 1 (which moves nothing), at most the length of a lane.
 
         Raises:
-            InvalidArgumentError: The window asked for is too long to be sorted.
+            InvalidArgumentError: The window is too long to be sorted.
         """
         if not self.delayed or num_units == 0:
             return 1

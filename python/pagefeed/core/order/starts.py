@@ -1,10 +1,10 @@
-"""Items, the shares of blocks that a block shuffle permutes, and where they start.
+"""Items (the shares of blocks that a block shuffle permutes) and where they start.
 
 With ``passes=k`` every block is read k times and gives another share of its units each
-time. Item j is share ``j % k`` of block ``P(j // k)``, P being another permutation for
-every share, so that the shares of a block lie anywhere in the epoch, and the sizes of
-items follow a fixed pattern when blocks are of equal size. An item starts where the
-sizes of all items before it add up to.
+time. Item j is share ``j % k`` of block ``P(j // k)``, where P is a different
+permutation for every share. So the shares of a block are anywhere in the epoch, and the
+sizes of items follow a fixed pattern if blocks are of equal size. The start of an item
+is the sum of the sizes of all items before it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Items(NamedTuple):
 
 
 class ItemOrder:
-    """The permuted order of all (block, share), item by item, both ways.
+    """The permuted order of all pairs (block, share), and its inverse.
 
     Args:
         blocks: The blocks.
@@ -117,7 +117,7 @@ class Cover(NamedTuple):
 class Starts:
     """First unit of each item.
 
-    Every 64th is stored, the others are summed when asked for.
+    Every 64th start is stored; the others are summed when they are needed.
 
     Args:
         order: The items.
@@ -240,13 +240,13 @@ def shared_sums(
 ) -> Iterator[Int64Array | None]:
     """Map the sums that another process of the node stored, or make and store them.
 
-    Those that take a single step are not worth a file.
+    Sums that take a single step are not stored.
 
     Args:
         order: The items.
         key: Key of this epoch's order.
-        fingerprint: What the blocks are: it tells equal keys of two datasets apart.
-        folder: Where the sums are left; None keeps them to this process.
+        fingerprint: Fingerprint of the blocks, as two datasets may have equal keys.
+        folder: Folder for the sums; None keeps them in this process.
 
     Yields:
         What :func:`sum_sizes` does.
@@ -277,10 +277,10 @@ def shared_sums(
 
 
 def _remove_stale(folder: Path) -> None:
-    """Remove stored sums of any dataset that were not used for a week.
+    """Remove stored sums, of any dataset, that were not used for a week.
 
-    Every epoch leaves its own. An epoch that goes on for longer has read them already,
-    and a resume makes them anew.
+    Every epoch stores its own sums. An epoch that takes longer than a week has read its
+    sums already, and a resume makes them again.
     """
     oldest = time.time() - STALE_SECONDS
     with suppress(OSError):

@@ -1,8 +1,8 @@
 """The delay window: a shuffle buffer without a state.
 
 Inside a lane the unit at x leaves at time ``x + D * h(x)``, where h is a keyed hash,
-uniform in [0, 1). The units that leave in a stretch of time come from that stretch and
-the D units before it alone. So every place is found by looking at about D units, and
+uniform in [0, 1). The units that leave in a stretch of time come only from that stretch
+and the D units before it. So every position is found by looking at about D units, and
 nothing has to be replayed.
 """
 
@@ -40,7 +40,7 @@ class DelayWindow:
     """Delays units inside their lane by less than ``delay``.
 
     Args:
-        lanes: How the units are cut.
+        lanes: Lanes that the units are cut into.
         delay: D, the longest delay in units; 1 delays nothing.
         key: Key of the hash.
     """
@@ -68,8 +68,8 @@ class DelayWindow:
 
         Args:
             lanes: Lane of each row.
-            starts: First place that is looked at in the lane.
-            stops: One past the last place.
+            starts: First unit to look at in the lane.
+            stops: One past the last unit to look at.
             begins: Begin of the stretch of time.
             ends: Its end.
         """
@@ -149,11 +149,11 @@ class DelayWindow:
 def by_row_and_time(counts: Int64Array, times: Int64Array) -> Int64Array:
     """Return the numbers of units, row after row, in the order they leave: int64.
 
-    A row, a time and a number fit into 63 bits, so that one sort does it.
+    Row, time and number fit into 63 bits together, so one sort is enough.
 
     Args:
         counts: Units of each row.
-        times: When each unit leaves, at least 0: those of a row after another's.
+        times: Time at which each unit leaves, at least 0, row after row.
     """
     number_bits = len(times).bit_length()
     row_bits = number_bits + int(times.max(initial=0)).bit_length()

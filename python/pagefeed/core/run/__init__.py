@@ -1,7 +1,7 @@
 """Runs: which sequence of one dataset or a mixture is at which position.
 
-A :class:`Run` turns positions into sequences. A :class:`Cursor` is a place of it: a
-state of a few integers, the route of a rank from there, and the sequences ahead.
+A :class:`Run` turns positions into sequences. A :class:`Cursor` is a position in a run:
+a state of a few integers, the route of a rank from there, and the coming sequences.
 """
 
 from pagefeed.core.run.dataset_order import DatasetOrder

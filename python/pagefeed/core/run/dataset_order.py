@@ -105,9 +105,10 @@ class DatasetOrder:
     def ahead(self, state: LoaderState, memory: int, num_ranks: int) -> int:
         """Return how many sequences to plan, so that each page is used well.
 
-        In blocks that is from the first to the last use of a page. Where the uses of a
-        page are anywhere, it pays to know all if all pages fit into ``memory`` bytes,
-        or else those of twice as many as do.
+        With shuffled blocks, plans reach from the first to the last use of a page. With
+        ``"row"`` the uses of a page are anywhere in the epoch. Then plans reach as far
+        as allowed if all pages fit into ``memory`` bytes. Otherwise they have twice as
+        many sequences as pages fit.
         """
         if self.shuffle.block != "row":
             return 2 * self.reach(state)
@@ -139,10 +140,11 @@ class DatasetOrder:
         )
 
     def check_window(self) -> None:
-        """Refuse a shuffle that is only a window, and one too short to mix anything.
+        """Raise an error for a shuffle ``"buffer"`` whose window is too short to mix.
 
         Raises:
-            InvalidArgumentError: Saying how long it must be.
+            InvalidArgumentError: If it is; the message says how long the window must
+                be.
         """
         is_asked_for = self.shuffle.window not in (0, 1, "auto")
         if self.shuffle.block != "buffer" or not is_asked_for:

@@ -62,7 +62,7 @@ class DatasetCursor(Cursor):
     def at(self, positions: Positions) -> Iterator[Int64Array | None]:
         """Yield the sequences at rising positions, in parts.
 
-        Yields None between steps of other work.
+        Yields None between other steps of work.
         """
         # One epoch after another: of short ones only two orders are kept.
         while len(positions):
@@ -193,8 +193,8 @@ def check_bound(
     Args:
         index: Its sequences.
         dataset: The dataset.
-        name: What to call it in an error.
-        sequences: How it was cut.
+        name: Name of the dataset in an error.
+        sequences: The cut.
 
     Raises:
         InvalidArgumentError: If it holds none.

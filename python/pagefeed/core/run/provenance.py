@@ -44,11 +44,12 @@ def origins_of_sequence(
 ) -> list[Origin]:
     """Return where the tokens of a sequence come from, in their order.
 
-    Its number tells the epoch where tokens differ by it, see :func:`with_epoch`.
+    If tokens differ between epochs, the sequence number includes the epoch, see
+    :func:`with_epoch`.
 
-    Separators, and special tokens of infilled documents, come from nowhere. The pages
-    of the sequence are read, to learn the lengths of their rows. A document without
-    tokens has an origin, too.
+    Separators and special tokens of infilled documents have no origin. A document
+    without tokens has one. The pages of the sequence are read, for the lengths of their
+    rows.
     """
     layout, index = sequences.layout, dataset.index
     asked, sources = np.array([sequence]), []

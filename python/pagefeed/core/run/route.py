@@ -67,9 +67,9 @@ class Route:
     number that its first position has without skips. The number of a skipped step is
     not used again.
 
-    If the last step has fewer sequences than there are ranks, some rank would get
-    none, and its mean loss would be that of nothing. Then the last step borrows the
-    last row of every rank's batch before it, if these batches have other rows.
+    If the last step has fewer sequences than there are ranks, some rank would get none,
+    and its mean loss would be undefined. Then the last step borrows the last row of
+    every rank's batch before it, if these batches have other rows.
     """
 
     start: int
@@ -109,7 +109,7 @@ class Route:
     def weight(self, index: StepIndex) -> float:
         """Return the weight of this rank's part of a step in a mean over ranks.
 
-        That is its share of the step's sequences, times the number of ranks.
+        It is the rank's share of the step's sequences, times the number of ranks.
         """
         here = int((self._positions_of(index) != NO_POSITION).sum())
         begin, end = self._first_place(index), self._first_place(index + 1)
@@ -158,7 +158,8 @@ class Route:
         """Return the positions of this process's steps ``first .. first + count``.
 
         Returns:
-            int64 [count * batch_size], rising but for the ``NO_POSITION`` of padding.
+            int64 [count * batch_size], ascending except for ``NO_POSITION`` for
+            padding.
         """
         step = np.arange(first, first + count) * self.num_workers + self.worker
         turn = np.arange(self.batch_size) * self.world_size
@@ -262,7 +263,7 @@ class Route:
         return index
 
     def slots(self, positions: Int64Array) -> list[Slot]:
-        """Return where positions are delivered, without skipped ones.
+        """Return the slots in which positions are delivered, without skipped positions.
 
         Raises:
             InvalidArgumentError: If a position lies before the start, and steps of
@@ -285,11 +286,11 @@ class Route:
         )
 
     def dealt(self, positions: Int64Array) -> tuple[Int64Array, ...]:
-        """Return where positions from the start on go, of which none is skipped.
+        """Return the slots of positions after the start, none of which is skipped.
 
         Returns:
-            Index of the step, rank and row of each; int64 each. A step behind the last
-            one is never taken.
+            Index of the step, rank and row of each position; int64 each. A step after
+            the last one is never taken.
         """
         places, last = self._places(positions) - self.start, self.num_steps
         index, in_step = self._divided(places)
@@ -398,14 +399,14 @@ MOST_SEQUENCES = 1 << 13
 def in_pieces(
     sequences: Int64Array, rows: int, planned_each: float, least: int, most: int
 ) -> Iterator[Int64Array]:
-    """Yield the sequences of some steps in pieces that are soon planned.
+    """Yield the sequences of some steps in pieces that take little time to plan.
 
     Args:
         sequences: int64 [steps * rows].
         rows: Sequences of a step.
-        planned_each: Items that are planned for a sequence.
+        planned_each: Items to plan per sequence.
         least: Sequences of a piece at least.
-        most: And at most, if these are a step or more.
+        most: Sequences of a piece at most, if these are a step or more.
     """
     size = min(max(PIECE_STEPS * rows, least), MOST_SEQUENCES, most)
     size = max(1, int(size / planned_each) // rows) * rows

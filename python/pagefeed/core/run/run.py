@@ -1,9 +1,9 @@
-"""A run and its cursors: what every rank is given at every step.
+"""A run and its cursors: the sequences that every rank gets at every step.
 
-A :class:`Run` is what stays the same while a loader iterates. A :class:`Cursor` is a
-place of it: the state it began at, the route of a rank from there, and the sequences
-ahead. :class:`~pagefeed.run.DatasetRun` and :class:`~pagefeed.run.MixtureRun` say which
-sequence stands at which position.
+A :class:`Run` stays the same while a loader iterates. A :class:`Cursor` is a position
+in it: the state at which it began, the route of a rank from there, and the coming
+sequences. :class:`~pagefeed.run.DatasetRun` and :class:`~pagefeed.run.MixtureRun` say
+which sequence stands at which position.
 """
 
 from __future__ import annotations
@@ -146,9 +146,9 @@ class Run(ABC):
 
         Args:
             begin: The state.
-            rank: Whose cursor; by default this rank's.
-            world_size: Of how many ranks, if a fleet has another number of them now.
-            worker: This process, of those that take the rank's steps in turn.
+            rank: Rank of the cursor. By default this rank.
+            world_size: Number of ranks, if a fleet has a different number now.
+            worker: Number of this process, of those that take the rank's steps in turn.
             num_workers: Number of these processes.
         """
         return self._cursor(
@@ -245,10 +245,10 @@ class Run(ABC):
         return provided("records of erased rows")(then or (), *self.datasets_of_now)
 
     def check_steps(self, begin: LoaderState) -> None:
-        """Refuse to iterate over nothing.
+        """Raise an error if there is nothing to iterate over.
 
         Raises:
-            InvalidArgumentError: If no step lies ahead.
+            InvalidArgumentError: If no step is left.
         """
         route = self.at(begin).route
         if route.num_steps == 0:
@@ -262,7 +262,7 @@ class Run(ABC):
             )
 
     def reweighted(self, *_: Any, **__: Any) -> LoaderState:
-        """Return a state from which other weights apply.
+        """Return a state with new weights.
 
         Raises:
             InvalidArgumentError: If there is nothing to mix.
@@ -298,8 +298,8 @@ class Run(ABC):
         """Return the sequences with tokens of a document.
 
         Returns:
-            For each dataset that has it: the number of the dataset, the sequences, and
-            where these are batches, the row of the batch that it is.
+            For each dataset with the document: the number of the dataset, the
+            sequences, and if these are batches, the row of the document in its batch.
 
         Raises:
             InvalidArgumentError: If there is no such file or row.
@@ -322,10 +322,10 @@ class Run(ABC):
 
 @dataclass(eq=False)
 class Cursor(ABC):
-    """A position in a run: a state, a rank's route from there, the steps taken.
+    """A position in a run: a state, a rank's route from there, and the steps taken.
 
-    A cursor finds the sequences of any step ahead. Sequences, the end and further
-    states are the same on any number of ranks.
+    A cursor finds the sequences of any coming step. Sequences, the end and later states
+    are the same on any number of ranks.
     """
 
     run: Run
@@ -397,7 +397,7 @@ class Cursor(ABC):
     ) -> Int64Array:
         """Return sequences of a dataset, numbered among the sequences of all datasets.
 
-        They tell their epoch, where the dataset holds other tokens in each.
+        If tokens of the dataset differ between epochs, the numbers include the epoch.
         """
         sequences: Int64Array = local + self.run.index.first_sequence[dataset]
         if not self.run.datasets[dataset].index.is_infilled:
@@ -518,7 +518,7 @@ class Cursor(ABC):
         return finished(self._sequences_at(route.positions(index, 1)))
 
     def last_sequences(self, ranks: Sequence[int]) -> Int64Array:
-        """Return what some ranks were given in the step that was taken last.
+        """Return the sequences that some ranks got in the last step taken.
 
         Returns:
             int64 [ranks, batch_size]; ``NO_SEQUENCE`` for rows of padding.
@@ -531,7 +531,7 @@ class Cursor(ABC):
     def prepare_next_epoch(self, step: int) -> Iterator[None]:
         """Prepare the epoch after the one that a step begins in, in short steps.
 
-        An epoch of very many blocks takes a pass over them before its first batch.
+        An epoch with very many blocks needs a pass over them before its first batch.
         """
         return self._prepare_epoch_after(self.route.position_after(step))
 
@@ -545,18 +545,19 @@ class Cursor(ABC):
     ) -> Iterator[Int64Array | None]:
         """Yield the sequences of steps, in pieces that are planned quickly.
 
-        Where documents are infilled, numbers tell the epoch, see :func:`with_epoch`.
+        If documents are infilled, the numbers include the epoch, see
+        :func:`with_epoch`.
 
         Args:
             first: First step.
             count: Number of steps, with as many rows each.
             most: Sequences of a piece at most, if these are a step or more.
-            is_begin: Whether an engine begins with them. Pieces are then longer: the
-                engine lets go of pages that no known piece needs, and would read them
+            is_begin: Whether an engine begins with these steps. Pieces are then longer:
+                the engine releases pages that no known piece needs, and would read them
                 again.
 
         Yields:
-            The sequences of the next few steps, all of each; None after other work.
+            All sequences of the next few steps; None after other work.
         """
         sequences = yield from self._found(first, count)
         run, rows = self.run, self.route.rows(first)

@@ -37,9 +37,9 @@ MOST_USUAL_LANES = 48
 class LoaderState:
     """The consumed position of a run, the same on every rank.
 
-    It names the dataset and the settings that decide the order. Rank, threads and
-    memory are not part of it. World size and batch size are, only to tell whether they
-    changed: both may.
+    It records the dataset and the settings that decide the order. Rank, threads and
+    memory are not part of it. World size and batch size may change; they are recorded
+    only to detect a change.
     """
 
     epoch: int = 0
@@ -51,8 +51,8 @@ class LoaderState:
     first_epoch: int = 0
     """Epoch in which the iteration began."""
     sizes: tuple[int, int] | None = None
-    """Batch size and world size of all steps so far; None if they changed. A fleet's
-    are the size of its steps and 0."""
+    """Batch size and world size of all steps so far; None if they changed. For a fleet,
+    the size of its steps and 0."""
     skipped: Ranges = ()
     """Positions, counted through all epochs, that the iteration passes over."""
     num_lanes: int
@@ -86,25 +86,26 @@ class LoaderState:
         return replace(self, parts={n: v for n, v in kept.items() if v is not None})
 
     def goes_on(self, epoch: int) -> bool:
-        """Whether this is inside an iteration that began with an epoch.
+        """Whether this state is inside the iteration that began with an epoch.
 
-        At its begin it is one only if steps are skipped, or data were added in it.
+        At the beginning of the iteration this is true only if steps are skipped, or
+        data were added in it.
         """
         is_begun = self.step > 0 or bool(self.skipped or self.grown)
         return is_begun and self.first_epoch == epoch
 
     def again(self, *, is_grown: bool) -> LoaderState:
-        """Return the state in which the recorded iteration began, to repeat it.
+        """Return the state at the beginning of the recorded iteration, to repeat it.
 
         Args:
-            is_grown: Whether data were added in it.
+            is_grown: Whether data were added during the iteration.
 
         Raises:
-            StateMismatchError: If the state does not tell what was delivered.
+            StateMismatchError: If the state does not record what was delivered.
         """
         if self.first_epoch > 0 and not self.goes_on(self.first_epoch):
             raise StateMismatchError(
-                f"the state is of the begin of epoch {self.first_epoch}, and nothing "
+                f"the state is at the start of epoch {self.first_epoch}, and nothing "
                 "was delivered that replay=True could repeat: load a state that was "
                 "saved in an iteration, or at its end"
             )
@@ -145,11 +146,12 @@ class LoaderState:
         """Return this state with further steps skipped.
 
         Args:
-            route: The way on from here.
-            steps: Numbers of steps on it.
+            route: The route from this state on.
+            steps: Numbers of steps on the route.
 
         Raises:
-            InvalidArgumentError: If a step is not on it, or there are too many ranges.
+            InvalidArgumentError: If a step is not on the route, or there are too many
+                ranges.
         """
         skipped = list(self.skipped)
         for first, stop in _runs(steps):
@@ -213,7 +215,7 @@ class LoaderState:
         return cls.from_dict(kept)
 
     def check_lanes(self, num_pages: int) -> None:
-        """Refuse more lanes than a dataset with ``num_pages`` pages can have.
+        """Raise an error for more lanes than a dataset of ``num_pages`` pages can have.
 
         Raises:
             StateMismatchError: Then.
@@ -226,10 +228,11 @@ class LoaderState:
             )
 
     def check_run(self, loader: LoaderState) -> None:
-        """Refuse a state of a different dataset, or of different settings.
+        """Raise an error if a state is of a different dataset or of different settings.
 
         Raises:
-            StateMismatchError: Naming both values of everything that differs.
+            StateMismatchError: If it is; the message names both values of everything
+                that differs.
         """
         changed = what_changed(self.dataset, loader.dataset)
         check_same_run(

@@ -1,4 +1,4 @@
-"""Parts of a state: skipped steps, what rooms add; and checks that all states share.
+"""Parts of a state: skipped steps and the data of rooms; checks of all states.
 
 Skipped positions are stored as one short list, so that a state stays below 1 KB.
 """
@@ -31,12 +31,12 @@ __all__ = [
 
 @dataclass(frozen=True)
 class StatePart:
-    """What a room adds to states under a name, ``"state part NAME"`` in its table.
+    """Data that a room adds to states, registered as ``"state part NAME"``.
 
     Args:
         to_json: Returns a value as plain JSON types.
-        from_json: Returns the value that ``to_json`` wrote, checked; raises a
-            StateMismatchError if it did not write this.
+        from_json: Returns the value that ``to_json`` wrote, checked. Raises a
+            StateMismatchError for anything else.
     """
 
     to_json: Callable[[Any], Any]
@@ -54,11 +54,12 @@ MOST_RANGES = MOST_CHARACTERS // len(", 1, 1")
 def packed_ranges(ranges: Ranges) -> list[int]:
     """Return ranges as one short list.
 
-    It is the first position, a unit, then the lengths of ranges and of the gaps between
-    them in turn, all in this unit: steps are of one size, so these numbers are small.
+    The list has the first position, a unit, and then in turn the lengths of ranges and
+    of the gaps between them, all in this unit. As steps are of one size, these numbers
+    are small.
 
     Args:
-        ranges: Ranges in order, apart from each other.
+        ranges: Ranges in order that do not touch.
 
     Example:
         >>> packed_ranges(((100, 108), (120, 124)))
@@ -76,7 +77,8 @@ def unpacked_ranges(packed: Any) -> Ranges:
     """Return what :func:`packed_ranges` packed.
 
     Raises:
-        InvalidArgumentError: If it did not pack this, or no state holds as many.
+        InvalidArgumentError: If :func:`packed_ranges` cannot have made the list, or no
+            state holds as many ranges.
     """
     if not isinstance(packed, list | tuple):
         raise InvalidArgumentError(f"skipped={packed!r:.60} must be a list")
@@ -111,10 +113,11 @@ def ranges_fit(ranges: Sequence[tuple[int, int]]) -> bool:
 def reading_state(
     state: Mapping[str, Any], versions: Mapping[str, int]
 ) -> Iterator[None]:
-    """Check the versions of a state, and say of errors inside that the state is wrong.
+    """Check the versions of a state; errors in the block say that the state is wrong.
 
     Raises:
-        StateMismatchError: If a version is another, or the block finds a wrong value.
+        StateMismatchError: If a version differs, or the block raises an error about a
+            value.
     """
     for name, ours in versions.items():
         if state.get(name) != ours:
@@ -133,14 +136,14 @@ def reading_state(
 def check_same_run(
     state: Any, loader: Any, names: tuple[str, ...], advice: str, *differing: str
 ) -> None:
-    """Refuse a state of a different run.
+    """Raise an error if a state is of a different run.
 
     Args:
-        state: What was saved.
-        loader: The same of the loader that is to go on.
-        names: What must be equal in both.
-        advice: What to give the loader.
-        *differing: What is known to differ.
+        state: Facts of the saved state.
+        loader: The same facts of the loader that is to continue.
+        names: Names of the facts that must be equal.
+        advice: What to give the loader, for the message.
+        *differing: Further differences, for the message.
 
     Raises:
         StateMismatchError: Naming both values of everything that differs.

@@ -1,8 +1,8 @@
 """How rows become sequences: joined and cut, packed, or one by one.
 
 A :class:`Cut` (:class:`Windows`, :class:`Packed`, :class:`Documents`) makes a
-:class:`SequenceIndex` of the rows of a dataset: sequences numbered in
-file order, grouped in blocks, each a few token ranges. No seed, no epoch, no data read.
+:class:`SequenceIndex` of the rows of a dataset: sequences numbered in file order and
+grouped in blocks, each a few token ranges. The index does not depend on seed or epoch.
 """
 
 from pagefeed._names import name_as_imported

@@ -1,9 +1,9 @@
 """Numbers of segments and sequences: bundles, which are several pages as one; epochs.
 
-A segment has one number for either: that of a page of the index, or the key of a
-bundle, which is larger than the number of any page. So segments are plain arrays.
-Where documents are infilled, a sequence holds other tokens in every epoch: a cursor
-then gives numbers of sequences with the epoch above them, and a plan has a column.
+The number in a segment is either that of a page, or the key of a bundle, which is
+larger than the number of any page. So segments are plain arrays. If documents are
+infilled, a sequence has different tokens in every epoch. A cursor then returns sequence
+numbers with the epoch in their upper bits, and a plan has a column of epochs.
 """
 
 from __future__ import annotations

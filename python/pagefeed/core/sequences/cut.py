@@ -43,11 +43,12 @@ class Cut(ABC):
 
     @abstractmethod
     def index(self, spans: Spans) -> SequenceIndex:
-        """Cut the rows of ``spans`` into sequences, by the index alone.
+        """Return the sequences of the rows of ``spans``, by the index alone.
 
         Raises:
-            InvalidArgumentError: If rows are needed, and the index does not know them.
-            UnsupportedError: If the column holds something else.
+            InvalidArgumentError: If the cut needs documents, and the index does not
+                know them.
+            UnsupportedError: If the column has another type.
         """
 
     def feed(self, settings: Any, run: Any) -> Any:  # noqa: ARG002
@@ -56,7 +57,7 @@ class Cut(ABC):
 
     @abstractmethod
     def with_budget(self, batch_tokens: int) -> tuple[Self, int]:
-        """Return the cut for steps of ``batch_tokens``, and sequences of a step.
+        """Return the cut for batches of ``batch_tokens``, and the sequences of a batch.
 
         Raises:
             InvalidArgumentError: If no sequence fits.
@@ -65,10 +66,10 @@ class Cut(ABC):
 
 @dataclass(frozen=True, repr=False)
 class TokenCut(Cut):
-    """The settings that all ways to cut tokens into sequences have.
+    """Settings of every cut of tokens into sequences.
 
     Raises:
-        InvalidArgumentError: If one cannot be right.
+        InvalidArgumentError: If a setting cannot be right.
     """
 
     length: int
@@ -86,9 +87,7 @@ class TokenCut(Cut):
         if self.learn_eos is not None:
             check_flag(self.learn_eos, "learn_eos")
             if self.eos is None:
-                raise InvalidArgumentError(
-                    "learn_eos is of an eos: give one, eos=tok.eos"
-                )
+                raise InvalidArgumentError("learn_eos needs an eos: give eos=tok.eos")
         check_choice(self.join, JOINS, "join")
 
     def __repr__(self) -> str:
@@ -106,8 +105,8 @@ class TokenCut(Cut):
     def identity(self) -> str:
         """Text that identifies the cut in states and caches.
 
-        Of settings only those that are not at their default: a new one, at its default,
-        invalidates no state that was saved before it existed. So defaults never change.
+        It has only the settings that are not at their default. So a new setting at its
+        default invalidates no earlier state. Hence defaults never change.
         """
         chosen = {
             entry.name: getattr(self, entry.name)
@@ -128,10 +127,10 @@ class TokenCut(Cut):
 
 
 def check_sequences(sequences: object) -> None:
-    """Refuse what does not cut a dataset.
+    """Raise an error for an object that is not a cut.
 
     Raises:
-        InvalidArgumentError: Saying what does.
+        InvalidArgumentError: If it is not; the message names the cuts.
     """
     if isinstance(sequences, Cut):
         return

@@ -33,7 +33,7 @@ class DocumentsOf(NamedTuple):
 
 
 class JoinedIndex:
-    """The sequences of several datasets in turn; pages are numbered through alike.
+    """The sequences of several datasets; sequences and pages are numbered through.
 
     Args:
         parts: The datasets, cut to one length.

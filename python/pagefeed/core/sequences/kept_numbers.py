@@ -41,11 +41,11 @@ def stored_numbers(
     """Map a number for each sequence; compute them first if they are not stored.
 
     Args:
-        spans: The rows they are made of.
-        make: Makes those of a piece.
-        num_pieces: Number of the pieces, which follow each other.
-        cut: What tells these numbers from others of the rows.
-        borders: Where pieces begin, if only that tells.
+        spans: The rows that sequences are made of.
+        make: Function that computes the numbers of a piece.
+        num_pieces: Number of consecutive pieces.
+        cut: Text that identifies these numbers among others of the same rows.
+        borders: Where pieces begin, if the numbers depend on it.
 
     Returns:
         float32 [sequences], verified where they are read.
@@ -82,14 +82,14 @@ def sums_of_rows(
 
     Args:
         spans: The rows.
-        name: What they bring, of ``numbers_beside`` of their index.
+        name: Name of the numbers in ``numbers_beside`` of the index.
         num_sequences: Number of the sequences.
-        documents_of: Returns rows of sequences, and which of these each is in.
-        cut: What tells these sequences from others of the rows.
-        borders: Where their blocks begin, if only that tells.
+        documents_of: Returns the rows of sequences, and the sequence of each row.
+        cut: Text that identifies these sequences among others of the same rows.
+        borders: Where blocks begin, if the sequences depend on it.
 
     Returns:
-        float32 [sequences]; None if rows bring no such thing.
+        float32 [sequences]; None if rows have no such numbers.
     """
     numbers = spans.index.numbers_beside.get(name)
     if numbers is None:
@@ -115,12 +115,13 @@ def stored_counts(
 ) -> Int64Array:
     """Count the sequences of every block, by a thread per CPU.
 
-    With a cache folder of the index the counts lie there, and all processes of the
-    machine map them; without, every process makes its own.
+    With a cache folder of the index the counts are stored there, and all processes of
+    the machine map them. Otherwise every process makes its own.
 
     Args:
         spans: The rows.
-        settings: All that the counts depend on beside the rows and their blocks.
+        settings: Everything that the counts depend on besides the rows and their
+            blocks.
         first_span: First span of each block, and the number of spans.
         count: Counts the sequences of a block; reads its pages. It may return several
             numbers.

@@ -26,16 +26,16 @@ __all__ = ["Lines", "PackedRuns", "block_starts"]
 class Lines:
     """Numbers the tokens of all rows and their separators.
 
-    Every row gets the same number of separators, also an empty or null row. So the
-    index alone tells where a page begins in the line: ``values + per_row * rows``.
+    Every row, even an empty or null row, gets the same number of separators. So the
+    index alone tells where a page begins among the tokens: ``values + per_row * rows``.
 
     Args:
         spans: The rows.
         per_row: Separators of a row.
 
     Raises:
-        UnsupportedError: If the column holds texts, or a row a null token.
-        InvalidArgumentError: If there are separators, and no rows are known.
+        UnsupportedError: If the column holds texts, or a row has a null token.
+        InvalidArgumentError: If there are separators, and the index does not know rows.
     """
 
     def __init__(self, spans: Spans, per_row: int) -> None:
@@ -78,13 +78,13 @@ class Lines:
 def block_starts(lines: Lines, least: int, join: Join) -> Int64Array:
     """Return the first span of each block, and the number of spans: int64.
 
-    A block takes runs of spans until it has ``least`` tokens; the last of a line takes
-    what is left, when that is less. All lines advance together.
+    A block takes runs of spans until it has ``least`` tokens. The last block of a line
+    takes the rest, if that is less. All lines advance together.
 
     Args:
         lines: The tokens of all rows.
         least: Tokens of a block.
-        join: ``"dataset"`` lets blocks run over small files, ``"file"`` does not.
+        join: ``"dataset"`` lets a block cover several small files, ``"file"`` does not.
     """
     files = _lines_of_files(lines.file_first, least, join)
     spans = lines.spans
@@ -110,7 +110,7 @@ def block_starts(lines: Lines, least: int, join: Join) -> Int64Array:
 class PackedRuns(ABC):
     """Sequences that are made run by run of pages, numbered through.
 
-    Of a run are kept its first span and its first sequence.
+    The first span and the first sequence of each run are stored.
     """
 
     spans: Spans
@@ -176,8 +176,8 @@ class PackedRuns(ABC):
 def _lines_of_files(file_first: Int64Array, least: int, join: Join) -> Int64Array:
     """Return the first file of each line of joined files, and the number of files.
 
-    A line takes files until it has ``least`` tokens; what is left at the end and has
-    less joins the last line. Most files are lines of their own.
+    A line takes files until it has ``least`` tokens. Remaining files with fewer tokens
+    join the last line. Most files are a line each.
 
     Args:
         file_first: Tokens before each file, and of all: int64 [files + 1].

@@ -40,7 +40,7 @@ __all__ = ["Packed", "PackedIndex", "PackedRows", "pack_lengths"]
 BLOCK_SEQUENCES = 200
 """Sequences' worth of tokens in a block, at least, if there are as many.
 
-Of a block less than one sequence is padding: so never more than 0.5 %.
+Less than one sequence of a block is padding: never more than 0.5 %.
 """
 FEWEST_SEQUENCES, MOST_BYTES = 32, 128 << 20
 """Blocks end at this many bytes beside tokens, but hold at least so many sequences."""
@@ -56,31 +56,32 @@ class Packed(TokenCut):
     Documents are packed block by block. A block is a run of consecutive pages with
     tokens for at least 200 sequences; it covers several files if these are small. A
     block of T tokens becomes exactly ``ceil(T / length)`` sequences, so the index alone
-    gives their number. Where documents do not fit into so many, one more is split; the
-    rest is padding, at most 0.5 % or one sequence. A hash numbers the sequences of a
-    block, so that full ones do not come first. Every row gets its ``bos`` and ``eos``,
-    also an empty or null one. A null token inside a row is refused when the loader is
-    made. No token is dropped.
+    gives their number. If whole documents do not fit into that many sequences, one more
+    document is split. The rest is padding: at most 0.5 %, or one sequence. A hash
+    orders the sequences of a block, so that full ones do not come first. Every row gets
+    its ``bos`` and ``eos``, even an empty or null row. A null token inside a row raises
+    an error when the loader is made. No token is dropped.
 
     Args:
         length: Tokens of a sequence.
-        eos: Token written behind every row.
+        eos: Token written after every row.
         bos: Token written before every row.
         learn_eos: For data with labels of its own, such as chats. True: the label of
-            ``eos`` is ``eos``, so a model learns to end there. False: it is that of
-            padding. Required with such data, unless the chat template writes ``eos``.
+            ``eos`` is ``eos``, so a model learns to end there. False: ``eos`` carries
+            no loss. Required with such data, unless the chat template writes ``eos``.
         split: ``"long"`` splits documents that are longer than ``length``. It also
             splits another, usually at most one a block, if the block would need one
-            more sequence. ``"never"`` splits only documents that are too long. The
-            number of sequences then depends on the lengths of rows: they are read once
-            when a loader is made, or once for all processes with a cache folder.
+            more sequence. ``"never"`` splits only documents longer than ``length``. The
+            number of sequences then depends on the lengths of rows. Making a loader
+            reads them once; with a cache folder they are read once for all processes.
         method: ``"best_fit"`` packs the longest documents first, each where it fits
-            best. ``"first_fit"`` keeps file order, and packs each where there is room
-            first. ``"greedy"`` packs into the last sequence or a new one.
+            best. ``"first_fit"`` takes documents in file order, and packs each into the
+            first sequence with room. ``"greedy"`` packs each into the last sequence, or
+            a new one.
         join: ``"dataset"`` lets a block cover several small files. With ``"file"``
-            every block, and so every sequence, has documents of one file.
-        multiple_of: Pad every document to a multiple of this length, as context
-            parallelism over documents needs: a multiple of ``2 * size``. Documents are
+            every block, and so every sequence, has documents of one file only.
+        multiple_of: Pad every document to a multiple of this length. Context
+            parallelism over documents needs a multiple of ``2 * size``. Documents are
             then split as with ``"never"``.
         repeat_bos: Write ``bos`` before every piece of a document longer than
             ``length``, so that each sequence begins with one. Documents are then split
@@ -115,7 +116,7 @@ class Packed(TokenCut):
         check_choice(self.split, ("long", "never"), "split")
         check_choice(self.method, ("best_fit", "first_fit", "greedy"), "method")
         if check_flag(self.repeat_bos, "repeat_bos") and self.bos is None:
-            raise InvalidArgumentError("repeat_bos is of a bos: give one, bos=tok.bos")
+            raise InvalidArgumentError("repeat_bos needs a bos: give bos=tok.bos")
         if self.repeat_bos and self.length < 2:
             raise InvalidArgumentError(
                 f"repeat_bos leaves no room for tokens in length={self.length}: give 2 "
@@ -171,7 +172,7 @@ def pack_lengths(
     Args:
         lengths: Tokens of each row, separators included: int64 [rows].
         length: Tokens of a sequence.
-        layout: With the method.
+        layout: Layout with the packing method.
 
     Example:
         >>> pack_lengths([5, 3], 8, SequenceLayout(packing="best_fit")).row

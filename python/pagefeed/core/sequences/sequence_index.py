@@ -1,7 +1,7 @@
-"""The interface of sequences, which are cut by the index alone, and of their blocks.
+"""The interface of sequences, which follow from the page index, and of their blocks.
 
 Sequences are numbered in file order and grouped in blocks. Each is a few token ranges.
-No seed, no epoch and no data enter here.
+They do not depend on seed or epoch.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ class SequenceLayout:
     eos: int | None = None
     """Token after every row; None for none."""
     learn_eos: bool | None = None
-    """Whether ``eos`` is learned where files or templates have labels; None warns of
-    it."""
+    """Whether ``eos`` is learned if files or templates have labels; None is not
+    decided, and warns."""
     packing: str | None = None
     """How bundles are packed: ``"best_fit"``, ``"first_fit"`` or ``"greedy"``."""
     never_split: bool = False
@@ -129,8 +129,8 @@ class SequenceLayout:
     """A packed document takes a multiple of this many tokens, filled up with padding.
     """
     bos_every: int = 0
-    """Places of a row, separators included, from one ``bos`` to the next; 0: it has
-    one."""
+    """Positions of a row, separators included, from one ``bos`` to the next; 0 if a row
+    has only one."""
 
     @property
     def per_row(self) -> int:
@@ -263,10 +263,12 @@ class SequenceIndex(Protocol):
     def stored_squares(self) -> CheckedArray | None:
         """Map sums of squared document lengths. Compute them if they are not stored.
 
-        Where :attr:`tokens_differ` it is the tokens of each, of which that follows.
+        If :attr:`tokens_differ`, it maps the tokens of each sequence instead, from
+        which the sums follow.
 
         Returns:
-            float32 [sequences]; None if the rows have no tokens, or nobody says.
+            float32 [sequences]; None if the rows have no tokens, or their lengths are
+            unknown.
         """
         return None
 
@@ -285,10 +287,11 @@ class SequenceIndex(Protocol):
         """Map sums over the rows of each sequence; compute them if they are not stored.
 
         Args:
-            name: What of :attr:`PageIndex.numbers_beside`.
+            name: Name of the numbers in :attr:`PageIndex.numbers_beside`.
 
         Returns:
-            float32 [sequences]; None if rows bring no such thing, or are cut anywhere.
+            float32 [sequences]; None if rows have no such numbers, or may be cut
+            anywhere.
         """
         return None
 
@@ -303,7 +306,7 @@ class SequenceIndex(Protocol):
     ) -> list[range] | None:
         """Return the tokens of a row that each sequence holds, without separators.
 
-        None where rows are cut by what follows from the index alone.
+        None if the index alone decides where rows are cut.
         """
         return None
 
@@ -319,7 +322,7 @@ class SequenceIndex(Protocol):
         return np.ones(1, dtype=bool)
 
     def sequences_with_rows(self, begin: int, end: int) -> range | Int64Array:
-        """Return the sequences with tokens of rows of the files, rising.
+        """Return the sequences with tokens of rows of the files, in ascending order.
 
         Args:
             begin: First row, numbered through the index.
@@ -333,7 +336,8 @@ class SequenceIndex(Protocol):
     def row_range(self, sequence: int) -> tuple[int, int]:
         """Return the first and last row of a sequence, numbered through the index.
 
-        The last one is that of its last page: the index does not know where it ends.
+        The last row is the last one of the sequence's last page, as the index does not
+        know where the sequence ends.
         """
         segments = self.segments(np.array([sequence]))
         pages, rows = segments.page, segments.row
@@ -362,9 +366,9 @@ def with_erased(index: SequenceIndex) -> SequenceIndex:
 
 
 def bytes_of_pages(spans: Spans, pages: Int64Array) -> Int64Array:
-    """Return the decoded size of pages, int64; an estimate for texts.
+    """Return the decoded size of pages in bytes: int64; an estimate for texts.
 
-    Bytes are in the column's own type.
+    Values count in the type of the column.
     """
     index, borders = spans.index, np.stack([pages, pages + 1], axis=-1)
     if index.value_bytes == 0:

@@ -35,23 +35,23 @@ __all__ = ["WindowIndex", "Windows"]
 class Windows(TokenCut):
     """A dataset's tokens joined end to end and cut every ``length`` tokens.
 
-    The line goes on from file to file, so that only its last window may be shorter.
-    Every row gets its ``bos`` and ``eos``, also an empty or null one: the number of
-    windows follows from the rows and values of the index and is exact. A null token
-    inside a row is refused when the loader is made.
+    Tokens of all files are joined, so that only the very last window may be shorter.
+    Every row gets its ``bos`` and ``eos``, even an empty or null row. So the index
+    alone gives the exact number of windows. A null token inside a row raises an error
+    when the loader is made.
 
     Args:
         length: Tokens of a window.
-        tail: What becomes of the last, shorter piece of a line: ``"pad"`` fills it up
-            with the loader's padding token, ``"drop"`` leaves it out.
-        eos: Token written behind every row.
+        tail: What to do with the last, shorter window: ``"pad"`` fills it up with the
+            loader's padding token, ``"drop"`` leaves it out.
+        eos: Token written after every row.
         bos: Token written before every row.
-        learn_eos: Of data with labels of their own, such as chats: whether the label
-            of ``eos`` is itself, so that a model learns to end there, or that of
-            padding. One of both is to be said, unless the chat template writes it.
-        overlap: Tokens that a window repeats from the end of the one before.
-        join: ``"dataset"`` makes one line of all files; ``"file"`` a line of each, so
-            that no window has tokens of two files.
+        learn_eos: For data with labels of its own, such as chats. True: the label of
+            ``eos`` is ``eos``, so a model learns to end there. False: ``eos`` carries
+            no loss. Required with such data, unless the chat template writes ``eos``.
+        overlap: Tokens that a window repeats from the end of the window before.
+        join: ``"dataset"`` joins the tokens of all files; ``"file"`` joins only those
+            of each file, so that no window has tokens of two files.
 
     Raises:
         InvalidArgumentError: If an argument cannot be right.
@@ -83,9 +83,10 @@ class Windows(TokenCut):
 
 
 class WindowIndex(SpanIndex):
-    """The windows of a dataset. Window i of a line is its tokens [i*S, i*S + L).
+    """The windows of a dataset. Window i has the joined tokens [i*S, i*S + L).
 
-    S, the stride, is the length L but for the overlap.
+    The stride S is the length L minus the overlap. With ``join="file"`` i counts per
+    file.
     """
 
     def __init__(self, spans: Spans, windows: Windows) -> None:

@@ -1,8 +1,8 @@
 """Files: listed, identified by versions, read by ranges of bytes.
 
 :func:`located` finds files and their storage. :class:`Storage` reads files of this
-machine, and its module is the only one of the core that opens files of data. URLs are
-those of the room ``remote``.
+machine; its module is the only one of the core that opens data files. The room
+``remote`` reads URLs.
 """
 
 from pagefeed.core.storage.paths import (

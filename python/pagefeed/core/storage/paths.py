@@ -64,7 +64,7 @@ MANIFEST = "_manifest.json"
 def check_files_given(
     paths: Paths, expand: Callable[[str], Iterable[str]]
 ) -> list[str]:
-    """Return the files that all paths mean, in order.
+    """Return the files of all paths in order, each of which must be given once.
 
     Raises:
         InvalidArgumentError: If there are none, or a file is given twice.
@@ -173,10 +173,10 @@ def tell_of_index(folder: str) -> None:
 
 
 def check_finished(folder: str, *, is_begun: bool, is_ended: bool) -> None:
-    """Refuse a folder that an unfinished job has written to.
+    """Raise an error for a folder in which a job has not finished writing.
 
     Raises:
-        FileAccessError: If the job began, and its manifest is not there.
+        FileAccessError: If a job began to write, and its manifest is missing.
     """
     if is_begun and not is_ended:
         raise FileAccessError(

@@ -30,9 +30,9 @@ __all__ = ["Located", "RangeFile", "Storage", "located", "located_exactly", "nam
 class Storage:
     """Files of this machine: listed, identified by versions, read by ranges of bytes.
 
-    Everything that Python reads of data goes through here. :class:`RemoteStorage`
-    derives from it and adds URLs. Equal storages have equal hashes: their names mean
-    the same files.
+    Python reads all data through this class. :class:`RemoteStorage` derives from it and
+    adds URLs. Storages are equal, with equal hashes, if the same names mean the same
+    files.
 
     Raises:
         MissingFileError: If a file is not there.
@@ -62,14 +62,14 @@ class Storage:
     def list_files(
         self, paths: Paths, suffixes: tuple[str, ...] = PARQUET
     ) -> list[str]:
-        """Return the files that paths, folders and patterns mean, in order.
+        """Return the files that paths, folders and patterns refer to, in order.
 
-        Files are absolute paths, or URLs, of any name. A folder means the files in it
-        and below whose names end in one of ``suffixes``. A pattern (``*``, ``?``,
-        ``[]``, ``**``) means the files that match. Files of a folder or pattern are
-        sorted by name, without names that writers hide (``_SUCCESS``, ``_metadata``,
-        ``.part``). The elements of a list keep their order, which is part of a
-        dataset's identity.
+        The results are absolute paths or URLs. A file may have any name. A folder means
+        the files in it and below whose names end in one of ``suffixes``. A pattern
+        (``*``, ``?``, ``[]``, ``**``) means the files that match. Files of a folder or
+        pattern are sorted by name, without names that writers hide (``_SUCCESS``,
+        ``_metadata``, ``.part``). The elements of a list keep their order, which is
+        part of a dataset's identity.
 
         Raises:
             MissingFileError: If a path does not exist or a pattern matches nothing.
@@ -82,9 +82,9 @@ class Storage:
         return os.path.abspath(path)
 
     def version(self, file: str) -> str:
-        """Return text that changes when a file does.
+        """Return a text that changes when the file changes.
 
-        Of local files: size, time of change in nanoseconds, and inode.
+        For local files: size, time of change in nanoseconds, and inode.
         """
         with _reading(file):
             state = os.stat(file)
@@ -108,7 +108,7 @@ class Storage:
         """Read bytes ``[begin, end)`` of a file, which must have them.
 
         Raises:
-            StaleFileError: If the file ends before.
+            StaleFileError: If the file is shorter.
         """
         with _reading(file), open(file, "rb") as opened:
             opened.seek(begin)
@@ -226,7 +226,7 @@ def located(
     options: Options | None = None,
     suffixes: tuple[str, ...] = PARQUET,
 ) -> Located:
-    """Find the files that paths, URLs, folders and patterns mean.
+    """Find the files that paths, URLs, folders and patterns refer to.
 
     A folder means the files below whose names end in one of ``suffixes``.
 
