@@ -151,8 +151,8 @@ def test_hooks_are_checked(source, tok, tmp_path):
         ("", "names no column"),
         ("title", "names no column"),
         ("{title", "expected '}'"),
-        ("{title!r}", "no formats"),
-        ("{0:>99999999}", "no formats"),
+        ("{title!r}", "has a format"),
+        ("{0:>99999999}", "has a format"),
         ("{}", "names no column"),
         (5, "give a template"),
     ]
