@@ -186,7 +186,7 @@ wheel: $(HAVE_WHEEL)  ## Build sdist and wheel of this system, try it without Ru
 	$(BIN)/python packaging/try_wheel.py dist/*_$$(uname -m).whl
 
 .PHONY: tutorials
-tutorials: $(HAVE_UV)  ## Run the tutorials and recipes where the built wheel and what they name are installed
+tutorials: $(HAVE_UV) $(HAVE_S3)  ## Run the tutorials and recipes where the built wheel and what they name are installed
 	$(BIN)/python packaging/try_wheel.py dist/*_$$(uname -m).whl --tutorials
 	$(BIN)/python packaging/try_recipes.py dist/*_$$(uname -m).whl
 

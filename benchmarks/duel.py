@@ -97,17 +97,19 @@ def fight(way: str, folder: str, num_batches: int, pause: float, steps: str) -> 
 
     take(num_batches // 2)
     print("{}", flush=True)
+    before, ready = used(), loader.stats()["batches_ready"]
     for _ in sys.stdin:
-        before, ready = used(), loader.stats()["batches_ready"]
         take(num_batches)
-        after = used()
-        after["late/batch"] = num_batches - (loader.stats()["batches_ready"] - ready)
+        after, now_ready = used(), loader.stats()["batches_ready"]
+        after["late/batch"] = num_batches - (now_ready - ready)
         scale = num_batches * BATCH_SIZE * LENGTH / 1e9
         figures = {
             name: (after[name] - before[name])
             / (num_batches if name.endswith("/batch") else scale)
             for name in after
         }
+        # What threads did since the last turn is counted: they may load far ahead.
+        before, ready = after | {"late/batch": 0.0}, now_ready
         print(json.dumps(figures), flush=True)
 
 

@@ -174,8 +174,8 @@ OTHER_NAMES = {
 @pytest.mark.parametrize("example", list(examples()))
 def test_examples_of_docstrings_run(example, corpus, names, monkeypatch, tmp_path):
     made, name = names, example.name.rpartition(".")[2]
-    # The table's files have other columns than the corpus that others read.
-    monkeypatch.chdir(tmp_path if name == "iceberg" else corpus)
+    # Files of tables have other columns than the corpus that other examples read.
+    monkeypatch.chdir(tmp_path if name in {"delta", "iceberg"} else corpus)
     if name in OTHER_NAMES:
         made = names | OTHER_NAMES[name](names)
     own = {k: v for k, v in example.globs.items() if not isinstance(v, ModuleType)}

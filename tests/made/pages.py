@@ -23,6 +23,7 @@ from typing import Any
 
 from pagefeed.cli import main
 from pagefeed.cli.demo.data import write_data
+from servers.object_store import s3_server
 
 FENCE = re.compile(
     r"(?P<skip><!-- not run: [^>]+ -->\n+)?"
@@ -96,9 +97,6 @@ def surroundings(page: str, corpus: Path | None = None) -> Iterator[None]:
         if not any(MAKES_DATA in text for text in blocks):
             _put_data(Path("corpus"), corpus)
         if any(f"s3://{BUCKET}" in text for text in blocks):
-            # Where a wheel is tried there is no pytest, which it imports.
-            from servers.object_store import s3_server
-
             _put_data(Path(".server", BUCKET, "corpus"), corpus)
             options = stack.enter_context(s3_server(Path(".server")))
             known = os.environ.copy()

@@ -222,7 +222,8 @@ def _open(
                 "load_as_version, or give the path of the table"
             )
         root = path_of(unquote(table.table_uri))
-        DeltaLog(table, root).check_commits()
+        with _told(root):
+            DeltaLog(table, root).check_commits()
         yield table, root
         return
     root = path_of(location_of(table))
@@ -230,14 +231,14 @@ def _open(
     with _readable(root) as location:
         with _told(root, location):
             opened = library.DeltaTable(location, storage_options=options or None)
-        DeltaLog(opened, root).check_commits()
+            log = DeltaLog(opened, root)
+            log.check_commits()
         newest = opened.version()
         if isinstance(version, int) and not 0 <= version <= newest:
             raise InvalidArgumentError(
                 f"version={version}: {root} has the versions 0 to {newest}"
             )
         if version is not None:
-            log = DeltaLog(opened, root)
             with _told(root, location):
                 if isinstance(version, datetime.datetime):
                     version = log.at(version, given)

@@ -1,4 +1,4 @@
-//! What pages are told apart by in the engine: number and epoch.
+//! Keys of pages in the engine: a number and an epoch.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
