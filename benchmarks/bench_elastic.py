@@ -80,7 +80,7 @@ def from_sampler(manager: Any, replica: int) -> Iterator[list[int]]:
 def from_feed(manager: Any, folder: Path) -> Iterator[list[int]]:
     """Give the numbers of the steps of the quorum."""
     import pagefeed as pf
-    from pagefeed.integrations.torchft import Feed
+    from pagefeed.integrations.torchft import QuorumFeed
 
     loader = pf.Loader(
         pf.parquet(folder / "data", column="input_ids"),
@@ -91,7 +91,7 @@ def from_feed(manager: Any, folder: Path) -> Iterator[list[int]]:
         world_size=1,
         num_threads=1,
     )
-    feed = Feed(manager, loader)
+    feed = QuorumFeed(manager, loader)
     while manager.current_step() < SEQUENCES // STEP:
         manager.start_quorum()
         batch = feed.batch()
@@ -110,7 +110,7 @@ def replica(folder: Path, kind: str, number: int, start: str) -> None:
     manager = Manager(
         pg=ProcessGroupGloo(timeout=timedelta(seconds=4)),
         min_replica_size=2,
-        init_sync=kind == "sampler",  # Its default; a Feed asks for the other.
+        init_sync=kind == "sampler",  # Its default; a QuorumFeed asks for the other.
         load_state_dict=lambda state: weights.copy_(state["weights"]),
         state_dict=lambda: {"weights": weights.clone()},
         replica_id=f"replica{number}",
@@ -250,7 +250,7 @@ def main() -> None:
         kind, number, start, folder = options.replica
         replica(Path(folder), kind, int(number), start)
         return
-    print("| of 3,000 sequences | sampler: never | twice | Feed: never | twice |")
+    print("| of 3,000 sequences | sampler: never | twice | QuorumFeed: never | twice |")
     print("| --- | --- | --- | --- | --- |")
     for case in CASES:
         figures = []

@@ -37,7 +37,7 @@ import pyarrow.parquet as pq
 import pagefeed as pf
 from pagefeed import _core
 from pagefeed.cli.demo.corpus import make_corpus
-from pagefeed.prepare.texts import Wanted, find_inputs, pieces_of, read_piece
+from pagefeed.prepare.texts import Wanted, find_inputs, ranges_of, read_range
 from pagefeed.prepare.tokenizing.tokenization import BATCH_BYTES, Compression
 
 CODECS = get_args(Compression)
@@ -184,8 +184,8 @@ def read(paths: list[Path], take: Callable[[pa.Table], object] = len) -> None:
     inputs = find_inputs([str(path) for path in paths], None, None)
     wanted = Wanted(source="text", kept={}, batch_bytes=BATCH_BYTES)
     for number in range(len(paths)):
-        for piece in pieces_of(inputs, number, 1 << 40):
-            for batch in read_piece(inputs.storage, piece, wanted):
+        for file_range in ranges_of(inputs, number, 1 << 40):
+            for batch in read_range(inputs.storage, file_range, wanted):
                 take(batch.table)
 
 

@@ -1,6 +1,7 @@
 """How much a file holds: a reader finds the subject within a minute."""
 
 import ast
+from collections import defaultdict
 from pathlib import Path
 
 from code_lines import ROOT, of_file, of_rust, sources
@@ -10,7 +11,15 @@ MOST_LINES = {".py": 300, ".rs": 350}
 MOST_OF_TESTS = 400
 """Lines of code: see `code_lines`."""
 SOURCES = frozenset(sources())
+PACKAGE = ROOT / "python" / "pagefeed"
 ROOMS = ("python", "crates", "tests", "benchmarks", "examples", "packaging")
+
+
+SAME_CLASS = {
+    # As OLMo-core and torchtitan call theirs, NumpyDataLoader: a job uses one of them.
+    "PagefeedDataLoader",
+}
+"""Names of several classes of the package."""
 
 
 def modules() -> list[Path]:
@@ -37,7 +46,7 @@ def test_files_are_short():
 
 
 def test_the_room_of_images_is_small():
-    room = ROOT / "python" / "pagefeed" / "images"
+    room = PACKAGE / "images"
     assert 0 < sum(map(of_file, room.rglob("*.py"))) <= 700
 
 
@@ -50,11 +59,28 @@ def test_only_code_is_counted(tmp_path):
     assert of_rust(tests) == 1
 
 
+def defined(kind: type[ast.stmt] | tuple[type[ast.stmt], ...]) -> dict[str, list[str]]:
+    """Names that several modules of the package define at their top, and where."""
+    found = defaultdict(list)
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, kind):
+                found[node.name].append(f"{path.relative_to(PACKAGE)}")  # type: ignore[attr-defined]
+    assert len(found) > 400
+    return {name: where for name, where in found.items() if len(where) > 1}
+
+
+def test_a_class_has_a_name_of_its_own():
+    same = defined(ast.ClassDef)
+    assert {name: same[name] for name in same if name not in SAME_CLASS} == {}
+    assert same.keys() == SAME_CLASS
+
+
 def calls(name: str) -> list[tuple[Path, ast.Call]]:
     """Calls of some ``object.method`` in the package, and where they are."""
     return [
         (path, node)
-        for path in (ROOT / "python" / "pagefeed").rglob("*.py")
+        for path in PACKAGE.rglob("*.py")
         if name in path.read_text()
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and ast.unparse(node.func) == name

@@ -13,7 +13,7 @@ import pytest
 import pagefeed as pf
 from made.numbered import numbered_loader
 from pagefeed.errors import AccessDeniedError, UnavailableError
-from pagefeed.remote.credentials import Keys, find_keys
+from pagefeed.remote.credentials import AccessKeys, find_keys
 from pagefeed.remote.credentials.tokens import signature
 from servers.credential_servers import ROLE, credential_server
 from servers.object_store import ACCESS_KEY, SECRET_KEY
@@ -87,7 +87,7 @@ def test_files_of_profiles(aws, monkeypatch):
     assert is_right(find_keys({}))
     written(aws, "[default]\nregion = x\n", f"[default]\n{STATIC}")
     assert is_right(find_keys({}))
-    # Keys of the credentials file win whole, without a token of the other.
+    # AccessKeys of the credentials file win whole, without a token of the other.
     mixed = "[profile a]\naws_access_key_id = x\naws_session_token = old\n"
     written(aws, mixed, f"[a]\n{STATIC}")
     assert find_keys({"profile": "a"}) == (ACCESS_KEY, SECRET_KEY, None, None)
@@ -175,7 +175,7 @@ def test_roles_are_assumed(aws, server, monkeypatch):
 
 
 def test_requests_are_signed_as_the_standard_shows():
-    keys = Keys("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
+    keys = AccessKeys("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
     headers = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
     url = "https://iam.amazonaws.com/?Action=ListUsers&Version=2010-05-08"
     when = datetime(2015, 8, 30, 12, 36, tzinfo=UTC).timestamp()
@@ -287,7 +287,7 @@ def test_broken_files_are_named_without_their_lines(aws):
 
 
 def test_keys_are_renewed_before_they_end(aws, s3, server, monkeypatch):
-    """Keys that end in a while are asked for once; those that end soon, again."""
+    """AccessKeys that end in a while are asked for once; those that end soon, again."""
     monkeypatch.delenv("AWS_EC2_METADATA_DISABLED")
     with_proxy(monkeypatch)
     assert aws.is_dir()

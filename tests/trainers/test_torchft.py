@@ -24,7 +24,7 @@ torch = pytest.importorskip("torch")
 torchft = pytest.importorskip("torchft")
 from torchft.coordination import LighthouseServer  # noqa: E402
 
-from pagefeed.integrations.torchft import Feed  # noqa: E402
+from pagefeed.integrations.torchft import QuorumFeed  # noqa: E402
 from trainers import fleet  # noqa: E402
 
 SECONDS = float(os.environ.get("FLEET_SECONDS", "20"))
@@ -173,7 +173,7 @@ def test_the_feed_asks_for_the_step_at_the_place_of_the_quorum(tmp_path):
     options: dict[str, Any] = {"batch_size": None, "global_batch_size": 8}
     quorum, loader = Quorum(), make_loader(tmp_path, **options)
     feed, plain = (
-        Feed(quorum, loader, rank=1, world_size=2),
+        QuorumFeed(quorum, loader, rank=1, world_size=2),
         make_loader(tmp_path, **options),
     )
     for step, place in [(0, (0, 1)), (0, (1, 3)), (1, (2, 3)), (5, (0, 2))]:
@@ -199,14 +199,19 @@ def test_the_feed_asks_for_the_step_at_the_place_of_the_quorum(tmp_path):
 def test_a_loader_of_one_number_of_ranks_is_refused(tmp_path):
     write_data(tmp_path)
     with pytest.raises(InvalidArgumentError, match="global_batch_size"):
-        Feed(Quorum(), make_loader(tmp_path))
+        QuorumFeed(Quorum(), make_loader(tmp_path))
     options: dict[str, Any] = {"batch_size": None, "global_batch_size": 8}
     loader: Any = make_loader(tmp_path, **options)
     refuses_all(
         {
-            "which is no pagefeed Loader": lambda: Feed(loader, Quorum()),  # type: ignore[arg-type]
-            "found None, expected Feed(manager, loader)": lambda: Feed(None, loader),  # type: ignore[arg-type]
-            "rank=1 must be a whole number": lambda: Feed(Quorum(), loader, rank=1),
-            "world_size=0 must be": lambda: Feed(Quorum(), loader, world_size=0),
+            "which is no pagefeed Loader": lambda: QuorumFeed(loader, Quorum()),  # type: ignore[arg-type]
+            "found None, expected QuorumFeed(manager, loader)": lambda: QuorumFeed(
+                None,  # type: ignore[arg-type]
+                loader,
+            ),
+            "rank=1 must be a whole number": lambda: QuorumFeed(
+                Quorum(), loader, rank=1
+            ),
+            "world_size=0 must be": lambda: QuorumFeed(Quorum(), loader, world_size=0),
         }
     )

@@ -10,7 +10,7 @@ from pagefeed.core.loader import Loader
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import check_counted, check_has
 
-__all__ = ["Feed"]
+__all__ = ["QuorumFeed"]
 
 KEY = "pagefeed"
 """Under which a manager sends the loader's state to replicas that join."""
@@ -41,7 +41,7 @@ class Manager(Protocol):
         """Send a state to replicas that join."""
 
 
-class Feed:
+class QuorumFeed:
     """Feeds the replicas of a torchft quorum: each sequence is delivered once.
 
     In its step s, the quorum trains on step s of the loader. If that step is not
@@ -62,7 +62,7 @@ class Feed:
     Example:
         A loop of a replica group::
 
-            feed = Feed(manager, loader)
+            feed = QuorumFeed(manager, loader)
             while manager.current_step() < num_steps:
                 optimizer.zero_grad()  # Starts the quorum.
                 batch = feed.batch()
@@ -74,8 +74,8 @@ class Feed:
     def __init__(
         self, manager: Manager, loader: Loader, *, rank: int = 0, world_size: int = 1
     ) -> None:
-        check_counted(loader, "Feed")
-        check_has(manager, ASKED, "Feed(manager, loader) with a torchft.Manager")
+        check_counted(loader, "QuorumFeed")
+        check_has(manager, ASKED, "QuorumFeed(manager, loader) with a torchft.Manager")
         if loader.global_batch_size is None:
             raise InvalidArgumentError(
                 f"replicas come and go, and batch_size={loader.batch_size} is of one "

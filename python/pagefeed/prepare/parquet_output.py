@@ -22,7 +22,7 @@ from pagefeed.prepare.jobs import (
 )
 from pagefeed.remote import FileWriter
 
-__all__ = ["ParquetFile", "ParquetOutput"]
+__all__ = ["ParquetOutput", "ParquetSink"]
 
 _GROUP_BYTES = 64 << 20
 """Bytes of tokens of a row group, before compression."""
@@ -42,7 +42,7 @@ class ParquetOutput(Output):
     """
 
     signs = PARQUET
-    _file: ParquetFile | None = None
+    _file: ParquetSink | None = None
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -107,7 +107,7 @@ class ParquetOutput(Output):
         table = arrow.table({self.column: lists.cast(kind)})
         if self._file is None:
             file = self.folder.writer(self._name)
-            self._file = self.stack.enter_context(ParquetFile(file, table.schema))
+            self._file = self.stack.enter_context(ParquetSink(file, table.schema))
         self._waiting.append(table)
         self._in_group += len(rows.tokens)
         self._in_shard += len(rows.tokens)
@@ -129,7 +129,7 @@ class ParquetOutput(Output):
         self._waiting: list[Any] = []
         self._in_group = self._in_shard = self._num_documents = 0
 
-    def _end_group(self, file: ParquetFile) -> None:
+    def _end_group(self, file: ParquetSink) -> None:
         if self._waiting:
             file.writer.write_table(_pyarrow().concat_tables(self._waiting))
         self._waiting, self._in_group = [], 0
@@ -177,7 +177,7 @@ class ParquetOutput(Output):
         self.files = [self.folder.path_of(shard["file"]) for shard in self._shards]
 
 
-class ParquetFile(WholeWriter):
+class ParquetSink(WholeWriter):
     """A Parquet file, as a file object that pyarrow writes to."""
 
     closed = False

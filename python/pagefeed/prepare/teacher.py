@@ -21,7 +21,7 @@ from pagefeed.core._base import (
 )
 from pagefeed.core.storage import PathLike
 from pagefeed.errors import FileAccessError, InvalidArgumentError
-from pagefeed.prepare.parquet_output import ParquetFile
+from pagefeed.prepare.parquet_output import ParquetSink
 from pagefeed.prepare.teacher_rows import (
     Numbers,
     cut_rows,
@@ -136,7 +136,7 @@ class TeacherWriter(WholeWriter):
         self.folder = self._out.path
         """The folder of the files, or its URL."""
         self._stack = ExitStack()
-        self._file: ParquetFile | None = None
+        self._file: ParquetSink | None = None
         self._waiting: list[Any] = []
         self._is_claimed, self._num_in_file = False, 0
         self._num_files, self._num_written = self._counted()
@@ -272,7 +272,7 @@ class TeacherWriter(WholeWriter):
             return
         if self._file is None:
             name = f"{self._prefix}-{self._num_files:05}.parquet"
-            self._file = ParquetFile(
+            self._file = ParquetSink(
                 self._out.writer(name),
                 self._schema,
                 compression=self._compression,

@@ -55,7 +55,7 @@ class StepCosts:
 
 
 @dataclass(frozen=True)
-class _Steps:
+class _FirstSteps:
     """The first steps of an epoch: sequences and costs [steps, batch_size, ranks]."""
 
     sequences: Int64Array
@@ -135,7 +135,7 @@ def slowest_ranks(loader: Loader) -> tuple[Float64Array, Float64Array]:
     return with_it.slowest, without.slowest
 
 
-def _padding(sequences: Cut, run: Run, steps: _Steps) -> float | None:
+def _padding(sequences: Cut, run: Run, steps: _FirstSteps) -> float | None:
     """Return the share of padding in batches of documents."""
     is_padded = isinstance(sequences, Documents) and sequences.pad is not None
     if not is_padded or not run.index.tokens_differ or not steps.costs.size:
@@ -153,7 +153,7 @@ def _in_rows(values: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
     return values.reshape(len(values), values.shape[1] * values.shape[2])
 
 
-def _both(loader: Loader, balance: BalanceLike) -> tuple[Run, _Steps, _Steps]:
+def _both(loader: Loader, balance: BalanceLike) -> tuple[Run, _FirstSteps, _FirstSteps]:
     """Return the run with a balance, and its first steps with it and without."""
     settings = loader.view().settings
     chosen = Balance.parse(balance) or settings.balance or Balance(attention=1)
@@ -163,7 +163,7 @@ def _both(loader: Loader, balance: BalanceLike) -> tuple[Run, _Steps, _Steps]:
     return balanced, _steps(balanced, costs), _steps(plain, costs)
 
 
-def _steps(run: Run, costs: Costs) -> _Steps:
+def _steps(run: Run, costs: Costs) -> _FirstSteps:
     """Look at the first steps of an epoch."""
     track, size = run.at(run.beginning(0)), run.step_sequences
     count = max(1, MOST_SEQUENCES // size) * size
@@ -172,7 +172,7 @@ def _steps(run: Run, costs: Costs) -> _Steps:
     sequences_at = track.at(range(track.start, track.start + count))
     joined = finished(gathered(sequences_at))
     sequences = joined.reshape(-1, run.batch_size, run.world_size)
-    return _Steps(sequences, costs(joined).reshape(sequences.shape))
+    return _FirstSteps(sequences, costs(joined).reshape(sequences.shape))
 
 
 def _sources(index: JoinedIndex, sequences: Int64Array) -> Int64Array:

@@ -1,6 +1,6 @@
 """Parts of a dataset: rows chosen by predicate, tier, length or hash.
 
-A ``Criterion`` labels rows. A ``Division`` keeps the labels beside the page index, as
+A ``Criterion`` labels rows. ``DividedRows`` keeps the labels beside the page index, as
 runs of rows. A :class:`Selection` is one part of a division, as spans. The functions
 of ``divide`` make them.
 """
@@ -15,9 +15,9 @@ from pagefeed.selection.divide import (
     where,
 )
 from pagefeed.selection.int96 import check_years, int96_columns, is_coarse
-from pagefeed.selection.pieces import Piece
 from pagefeed.selection.pruning import files_that_may_match
 from pagefeed.selection.query import Constant, Expression
+from pagefeed.selection.row_groups import RowGroups
 from pagefeed.selection.rows import checked_row, rows_at
 from pagefeed.selection.scanning import Files, column_of, schema_of
 from pagefeed.selection.selection import RowRuns, Selection
@@ -44,7 +44,7 @@ __all__ = [
     "Labels",
     "NamedField",
     "Naming",
-    "Piece",
+    "RowGroups",
     "RowRuns",
     "Selection",
     "TableColumns",

@@ -17,16 +17,16 @@ from pagefeed.errors import (
     CorruptFileError,
     InvalidArgumentError,
 )
-from pagefeed.selection.pieces import Piece
 from pagefeed.selection.query import Query, field_of
-from pagefeed.selection.scanning import open_piece, scan, schema_of
+from pagefeed.selection.row_groups import RowGroups
+from pagefeed.selection.scanning import open_groups, scan, schema_of
 
 __all__ = [
     "NO_PART",
+    "ByLength",
     "Criterion",
     "Hashing",
     "Labels",
-    "Lengths",
     "Listed",
     "Scan",
     "mix_hash",
@@ -37,7 +37,7 @@ NO_PART = 65_535
 
 
 class Labels(NamedTuple):
-    """The part of each row of a piece."""
+    """The part of each row of some row groups."""
 
     part_of_row: npt.NDArray[np.uint16]
     """Part of each row, or ``NO_PART``; undefined for rows outside of the spans."""
@@ -55,18 +55,18 @@ class Criterion(ABC):
     what: str
     """Description of the criterion, for messages."""
     by_file = True
-    """Whether the criterion needs pieces of one file each."""
+    """Whether it needs row groups of one file at a time."""
     counts_rows = False
     """Whether the numbers of rows in the dataset decide, and so do its other files."""
     is_of_table = False
     """Whether it selects the rows of a table's snapshot."""
 
     def begin(self) -> None:  # noqa: B027 - most need nothing
-        """Read what all pieces need, before the first one is labelled."""
+        """Read what all row groups need, before the first are labelled."""
 
     @abstractmethod
-    def labels(self, piece: Piece) -> Labels:
-        """Return the parts of the rows of a piece."""
+    def labels(self, row_groups: RowGroups) -> Labels:
+        """Return the parts of the rows of some row groups."""
 
 
 class Scan(Criterion):
@@ -83,36 +83,38 @@ class Scan(Criterion):
         self.key = f"scan {len(self.parts)} {query.key}"
         self.what = query.text
 
-    def labels(self, piece: Piece) -> Labels:
-        """Return the parts of the rows of a piece."""
-        opened = open_piece(piece)
+    def labels(self, row_groups: RowGroups) -> Labels:
+        """Return the parts of the rows of some row groups."""
+        opened = open_groups(row_groups)
         try:
             expression = self.query.bind(opened.schema)
         except (ColumnNotFoundError, InvalidArgumentError) as error:
-            error.args = (f"{error}, in {piece.path}{self._elsewhere(piece)}",)
-            error.file = piece.path
+            error.args = (
+                f"{error}, in {row_groups.path}{self._elsewhere(row_groups)}",
+            )
+            error.file = row_groups.path
             raise
-        part_of_row = np.full(piece.num_rows, NO_PART, dtype=np.uint16)
+        part_of_row = np.full(row_groups.num_rows, NO_PART, dtype=np.uint16)
         if self.query.prunes(opened.schema):
             may_match = opened.fragment.subset(filter=expression, schema=opened.schema)
             opened = opened._replace(fragment=may_match)
-        for rows, values in scan(piece, opened, expression):
+        for rows, values in scan(row_groups, opened, expression):
             if values.dtype == np.bool_:
                 part_of_row[rows[values]] = 0
             else:
                 part_of_row[rows] = values
         return Labels(part_of_row)
 
-    def _elsewhere(self, piece: Piece) -> str:
+    def _elsewhere(self, row_groups: RowGroups) -> str:
         """Return the types of the columns in the first file, which the query fits."""
-        schema = schema_of(piece.index, 0)
+        schema = schema_of(row_groups.index, 0)
         kinds = [
             f"{name} is {field_of(schema, name)[1]}" for name in self.query.columns
         ]
-        return f"; in {piece.index.files[0]} {', '.join(kinds)}" if kinds else ""
+        return f"; in {row_groups.index.files[0]} {', '.join(kinds)}" if kinds else ""
 
 
-class Lengths(Criterion):
+class ByLength(Criterion):
     """Divides by the number of tokens; reads the pages of the rows.
 
     Args:
@@ -127,10 +129,12 @@ class Lengths(Criterion):
         self.parts = tuple(parts)
         self.key = f"lengths {self._edges.tolist()}"
 
-    def labels(self, piece: Piece) -> Labels:
-        """Return the parts of the rows of a piece."""
-        num_values = np.zeros(piece.num_rows, dtype=np.int64)
-        num_values[piece.wanted()] = lengths_of_rows(piece.spans, *piece.span_range)
+    def labels(self, row_groups: RowGroups) -> Labels:
+        """Return the parts of the rows of some row groups."""
+        num_values = np.zeros(row_groups.num_rows, dtype=np.int64)
+        num_values[row_groups.wanted()] = lengths_of_rows(
+            row_groups.spans, *row_groups.span_range
+        )
         part_of_row = np.searchsorted(self._edges, num_values, side="right")
         return Labels(part_of_row.astype(np.uint16), num_values)
 
@@ -156,12 +160,12 @@ class Listed(Criterion):
             digest.update(f"{file} {len(numbers)} ".encode() + numbers.tobytes())
         self.key = f"{self.what} {digest.hexdigest()}"
 
-    def labels(self, piece: Piece) -> Labels:
-        """Return the parts of the rows of a piece."""
+    def labels(self, row_groups: RowGroups) -> Labels:
+        """Return the parts of the rows of some row groups."""
         others, those = (0, NO_PART) if self._are_deleted else (NO_PART, 0)
-        part_of_row = np.full(piece.num_rows, others, dtype=np.uint16)
-        files, before = piece.index.recipe.files, piece.index.file_first_row
-        for file in piece.files:
+        part_of_row = np.full(row_groups.num_rows, others, dtype=np.uint16)
+        files, before = row_groups.index.recipe.files, row_groups.index.file_first_row
+        for file in row_groups.files:
             rows = self._rows.get(files[file])
             if rows is None or not len(rows):
                 continue
@@ -172,8 +176,8 @@ class Listed(Criterion):
                     f"deleted, and it has {num_rows} rows: the file, or what deletes "
                     "its rows, belongs to another table"
                 ).at(file=files[file])
-            first = piece.begin - int(before[file])
-            here = slice(*np.searchsorted(rows, [first, first + piece.num_rows]))
+            first = row_groups.begin - int(before[file])
+            here = slice(*np.searchsorted(rows, [first, first + row_groups.num_rows]))
             part_of_row[rows[here] - first] = those
         return Labels(part_of_row)
 
@@ -197,23 +201,23 @@ class Hashing(Criterion):
         self._ends = np.round(ends * 2.0**_HASH_BITS).astype(np.uint64)
         self.key = f"hashing {seed} {self._ends.tolist()}"
 
-    def labels(self, piece: Piece) -> Labels:
-        """Return the parts of the rows of a piece."""
-        first = piece.begin - int(piece.index.file_first_row[piece.file])
-        rows = np.arange(first, first + piece.num_rows, dtype=np.uint64)
-        hashes = mix_hash(rows, self._key_of(piece)) >> np.uint64(64 - _HASH_BITS)
+    def labels(self, row_groups: RowGroups) -> Labels:
+        """Return the parts of the rows of some row groups."""
+        first = row_groups.begin - int(row_groups.index.file_first_row[row_groups.file])
+        rows = np.arange(first, first + row_groups.num_rows, dtype=np.uint64)
+        hashes = mix_hash(rows, self._key_of(row_groups)) >> np.uint64(64 - _HASH_BITS)
         part_of_row = np.searchsorted(self._ends, hashes, side="right")
         part_of_row[part_of_row == len(self._ends)] = NO_PART
         return Labels(part_of_row.astype(np.uint16))
 
-    def _key_of(self, piece: Piece) -> tuple[np.uint64, np.uint64]:
+    def _key_of(self, row_groups: RowGroups) -> tuple[np.uint64, np.uint64]:
         """Return two numbers from the seed, and from size and footer of the file.
 
         The name of the file and its position in the dataset do not count: both may
         change.
         """
-        size = piece.index.storage.size(piece.path)
-        footer = piece.index.file_identity(piece.file)
+        size = row_groups.index.storage.size(row_groups.path)
+        footer = row_groups.index.file_identity(row_groups.file)
         digest = hashlib.blake2b(footer, digest_size=16, person=b"pagefeed.split")
         digest.update(f"{size} {self._seed}".encode())
         first, second = np.frombuffer(digest.digest(), dtype="<u8").astype(np.uint64)

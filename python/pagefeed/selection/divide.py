@@ -15,13 +15,13 @@ from pagefeed.core.dataset import Spans
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.selection.criteria import (
     NO_PART,
+    ByLength,
     Criterion,
     Hashing,
-    Lengths,
     Listed,
     Scan,
 )
-from pagefeed.selection.division import Division
+from pagefeed.selection.divided_rows import DividedRows
 from pagefeed.selection.predicate import query_of
 from pagefeed.selection.query import (
     Constant,
@@ -96,7 +96,7 @@ def where(spans: Spans, predicate: str | Expression) -> Selection:
         # Bind to the first file for early errors; other files are bound when read.
         query.bind(schema_of(spans.index, 0))
     criterion = Scan(query, [query.text])
-    return Selection(Division(spans, criterion), 0)
+    return Selection(DividedRows(spans, criterion), 0)
 
 
 def rows_of(
@@ -108,7 +108,7 @@ def rows_of(
 
 def taken_by(criterion: Criterion, spans: Spans) -> Selection:
     """Return the rows in the first part of a criterion."""
-    return Selection(Division(spans, criterion), 0)
+    return Selection(DividedRows(spans, criterion), 0)
 
 
 def by_tiers(
@@ -142,7 +142,7 @@ def by_length(spans: Spans, edges: Sequence[int]) -> dict[str, Selection]:
     if not all(isinstance(edge, int) and edge > 0 for edge in checked):
         raise InvalidArgumentError(f"edges={list(edges)} must be numbers of tokens")
     numbers = [int(edge) for edge in checked]
-    return _parts(spans, Lengths(numbers, _names("tokens", numbers)))
+    return _parts(spans, ByLength(numbers, _names("tokens", numbers)))
 
 
 def by_weights(
@@ -166,7 +166,7 @@ def by_weights(
 
 
 def _parts(spans: Spans, criterion: Criterion) -> dict[str, Selection]:
-    division = Division(spans, criterion)
+    division = DividedRows(spans, criterion)
     return {
         name: Selection(division, index) for index, name in enumerate(criterion.parts)
     }

@@ -25,7 +25,7 @@ from pagefeed.selection.query import (
     check_boolean,
     field_of,
 )
-from pagefeed.selection.syntax import Source
+from pagefeed.selection.syntax import PredicateText
 from pagefeed.selection.values import Misfit, Value, as_float, compare, is_number
 
 __all__ = ["Predicate", "query_of"]
@@ -78,7 +78,7 @@ class Predicate(Query):
     def __init__(self, text: str) -> None:
         if not isinstance(text, str) or not text.strip():
             raise InvalidArgumentError(f"the predicate {text!r} {_FORMS}")
-        self._source = Source(text)
+        self._source = PredicateText(text)
         self._names: dict[str, None] = {}
         self.tree = self._source.parse()
         self._bind = self._boolean(self.tree)

@@ -19,7 +19,6 @@ from pagefeed.errors import (
     PagefeedError,
 )
 from pagefeed.selection.int96 import check_years, int96_columns, is_coarse, used_of
-from pagefeed.selection.pieces import Piece, pieces_of
 from pagefeed.selection.query import (
     Expression,
     Schema,
@@ -28,13 +27,14 @@ from pagefeed.selection.query import (
     scalar_columns,
     with_default,
 )
+from pagefeed.selection.row_groups import RowGroups, row_groups_of
 from pagefeed.selection.table_columns import Naming, TableColumns
 
 __all__ = [
     "Files",
     "Opened",
     "column_of",
-    "open_piece",
+    "open_groups",
     "quantiles_of",
     "scan",
     "schema_of",
@@ -74,9 +74,11 @@ class Opened(NamedTuple):
     """Columns of INT96 timestamps."""
 
 
-def open_piece(piece: Piece) -> Opened:
-    """Open the row groups of a piece that hold wanted rows."""
-    return _with_folders(Files.of(piece.index), piece.file, piece.groups_with_rows())
+def open_groups(row_groups: RowGroups) -> Opened:
+    """Open those row groups that hold wanted rows."""
+    return _with_folders(
+        Files.of(row_groups.index), row_groups.file, row_groups.groups_with_rows()
+    )
 
 
 def schema_of(files: Files | PageIndex, file: int) -> Schema:
@@ -104,32 +106,32 @@ def column_of(files: Files, column: str, file: int) -> Any:
 
 
 def scan(
-    piece: Piece, opened: Opened, expression: Expression
+    row_groups: RowGroups, opened: Opened, expression: Expression
 ) -> Iterator[tuple[Int64Array, npt.NDArray[Any]]]:
     """Evaluate an expression for the rows of a fragment.
 
     Args:
-        piece: Where the fragment lies.
+        row_groups: The row groups of the fragment, and others.
         opened: Some of its row groups.
         expression: Gives truth values, where null is false; or numbers.
 
     Yields:
-        The rows of a batch, counted from the begin of the piece, and their values.
+        The rows of a batch, counted from the first of the row groups, and their values.
 
     Raises:
         CorruptFileError: If pyarrow cannot read it, or finds other rows than the
             index.
     """
-    _check_years(piece, opened, expression)
-    numbers = piece.row_groups
+    _check_years(row_groups, opened, expression)
+    numbers = row_groups.numbers
     groups = [numbers.index(group.id) for group in opened.fragment.row_groups]
     if not groups:
         return
     # Batches may cross row groups: rows are counted through all of them.
-    firsts = piece.first_rows[groups] - piece.begin
-    rows = joined_ranges(firsts, firsts + np.diff(piece.first_rows)[groups])
+    firsts = row_groups.first_rows[groups] - row_groups.begin
+    rows = joined_ranges(firsts, firsts + np.diff(row_groups.first_rows)[groups])
     at = 0
-    for values in _values(piece, opened, expression):
+    for values in _values(row_groups, opened, expression):
         here = rows[at : at + len(values)]
         at += len(values)
         if at > len(rows):
@@ -137,23 +139,23 @@ def scan(
         yield here, values
     if at != len(rows):
         raise CorruptFileError(
-            f"{piece.path}: pyarrow reads {at} rows in the row groups "
+            f"{row_groups.path}: pyarrow reads {at} rows in the row groups "
             f"{[numbers[each] for each in groups]}, and the index has {len(rows)}: "
             "write the file again"
-        ).at(file=piece.path)
+        ).at(file=row_groups.path)
 
 
-def _check_years(piece: Piece, opened: Opened, expression: Expression) -> None:
+def _check_years(row_groups: RowGroups, opened: Opened, expression: Expression) -> None:
     """Refuse times that would wrap around, of columns that an expression uses."""
     used = used_of(opened.int96, expression, opened.schema)
     if not used:
         return
     groups = [group.id for group in opened.fragment.row_groups]
-    coarse = _open(Files.of(piece.index), piece.file, groups, unit="s")
+    coarse = _open(Files.of(row_groups.index), row_groups.file, groups, unit="s")
     for name, field in used.items():
         table = coarse.scanner(columns={name: field}, use_threads=False).to_table()
         unit = field_of(opened.schema, name)[1].unit
-        check_years(name, table[name], unit, piece.path)
+        check_years(name, table[name], unit, row_groups.path)
 
 
 def quantiles_of(spans: Spans, column: str, count: int) -> list[int | float]:
@@ -170,12 +172,12 @@ def quantiles_of(spans: Spans, column: str, count: int) -> list[int | float]:
         total, what = spans.num_rows, f"quantiles of {column}"
         logger.info("%s: %d rows are looked at", what, total)
         with Work(what, total=total, unit="rows") as work:
-            for piece in pieces_of(spans):
-                values, whole = _numbers(piece, column)
+            for row_groups in row_groups_of(spans):
+                values, whole = _numbers(row_groups, column)
                 is_whole = is_whole and whole
                 num_values += len(values)
                 values.tofile(file)
-                work.advance(piece.num_wanted)
+                work.advance(row_groups.num_wanted)
         file.flush()
         if num_values < count:
             raise InvalidArgumentError(
@@ -196,10 +198,12 @@ def quantiles_of(spans: Spans, column: str, count: int) -> list[int | float]:
     return [int(edge) if is_whole else edge for edge in edges]
 
 
-def _numbers(piece: Piece, column: str) -> tuple[npt.NDArray[np.float64], bool]:
-    """Return the values of a piece without nulls, and whether they are integers."""
+def _numbers(
+    row_groups: RowGroups, column: str
+) -> tuple[npt.NDArray[np.float64], bool]:
+    """Return the values of row groups without nulls; whether they are integers."""
     types, pc = arrow("pyarrow.types"), arrow("pyarrow.compute")
-    opened = open_piece(piece)
+    opened = open_groups(row_groups)
     field, kind = field_of(opened.schema, column)
     if not (types.is_integer(kind) or types.is_floating(kind)):
         raise InvalidArgumentError(
@@ -209,10 +213,10 @@ def _numbers(piece: Piece, column: str) -> tuple[npt.NDArray[np.float64], bool]:
     float_or_nan = pc.if_else(
         field.is_null(), float("nan"), field.cast("float64", safe=False)
     )
-    values_of_rows = np.full(piece.num_rows, np.nan)
-    for rows, values in scan(piece, opened, float_or_nan):
+    values_of_rows = np.full(row_groups.num_rows, np.nan)
+    for rows, values in scan(row_groups, opened, float_or_nan):
         values_of_rows[rows] = values
-    values_of_rows = values_of_rows[piece.wanted()]
+    values_of_rows = values_of_rows[row_groups.wanted()]
     return values_of_rows[~np.isnan(values_of_rows)], bool(types.is_integer(kind))
 
 
@@ -224,8 +228,8 @@ def summary_of(spans: Spans, columns: Sequence[str]) -> str:
     pa = arrow()
     tables, num_rows = [], 0
     try:
-        for piece in pieces_of(spans):
-            fragment, schema, _ = open_piece(piece)
+        for row_groups in row_groups_of(spans):
+            fragment, schema, _ = open_groups(row_groups)
             fields = {name: field_of(schema, name)[0] for name in columns}
             scanner = fragment.scanner(schema, columns=fields, use_threads=False)
             tables.append(scanner.head(SUMMARY_ROWS - num_rows))
@@ -385,7 +389,7 @@ def _open(
 
 
 def _values(
-    piece: Piece, opened: Opened, expression: Expression
+    row_groups: RowGroups, opened: Opened, expression: Expression
 ) -> Iterator[npt.NDArray[Any]]:
     pa, pc = arrow(), arrow("pyarrow.compute")
     scanner = opened.fragment.scanner(
@@ -403,11 +407,11 @@ def _values(
     except (pa.ArrowException, OSError) as problem:
         if _is_readable(opened.fragment):
             raise InvalidArgumentError(
-                f"the predicate cannot be evaluated for the rows of {piece.path}: "
+                f"the predicate cannot be evaluated for the rows of {row_groups.path}: "
                 f"{_first_line(problem)}; cast its columns first, as in "
                 "pyarrow.compute.field('number').cast('float64', safe=False)"
             ) from None
-        raise _unreadable(piece.index.storage, piece.path, problem) from None
+        raise _unreadable(row_groups.index.storage, row_groups.path, problem) from None
 
 
 def _unreadable(storage: Storage, path: str, problem: Exception) -> PagefeedError:

@@ -24,7 +24,7 @@ from pagefeed.core._base import (
 from pagefeed.core.dataset import BlockKind, SpanParts, Spans, cut_at, derived_arrays
 from pagefeed.errors import EmptySelectionError
 from pagefeed.selection.criteria import Scan
-from pagefeed.selection.division import Division
+from pagefeed.selection.divided_rows import DividedRows
 from pagefeed.selection.earlier_division import EarlierDivision
 from pagefeed.selection.scanning import summary_of
 
@@ -110,7 +110,7 @@ class Selection(RowRuns):
         number: Number of the part.
     """
 
-    def __init__(self, division: Division, part_index: int) -> None:
+    def __init__(self, division: DividedRows, part_index: int) -> None:
         super().__init__(lambda: division.spans.index)
         self._division = division
         self._part_index = part_index
@@ -140,7 +140,7 @@ class Selection(RowRuns):
         criterion = division.criterion
         if is_made(division, "stored") and not criterion.counts_rows:
             criterion = EarlierDivision(division)
-        return Selection(Division(rows, criterion), self._part_index)
+        return Selection(DividedRows(rows, criterion), self._part_index)
 
     @property
     def is_of_table(self) -> bool:
@@ -157,7 +157,7 @@ class Selection(RowRuns):
             return rows
         criterion = division.criterion
         plain = criterion.plain if isinstance(criterion, EarlierDivision) else criterion
-        return Selection(Division(rows, plain), self._part_index)
+        return Selection(DividedRows(rows, plain), self._part_index)
 
     @property
     def files_with_rows(self) -> list[int]:

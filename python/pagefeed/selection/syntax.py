@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["Source"]
+__all__ = ["PredicateText"]
 
 _GRAMMAR = (
     "a predicate is made of columns (quality, meta.score, column('any name')), "
@@ -32,7 +32,7 @@ _SQL = {
 }
 
 
-class Source:
+class PredicateText:
     """Text of a predicate, on one or several lines.
 
     Args:

@@ -21,8 +21,8 @@ from pagefeed.core._base import (
 from pagefeed.core.dataset import Spans, derived_arrays, derived_key, lengths_of_rows
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.selection.criteria import NO_PART, Criterion, Labels, mix_hash
-from pagefeed.selection.division import Division
-from pagefeed.selection.pieces import Piece, pieces_of
+from pagefeed.selection.divided_rows import DividedRows
+from pagefeed.selection.row_groups import RowGroups, row_groups_of
 from pagefeed.selection.selection import Selection
 
 __all__ = ["taken"]
@@ -51,7 +51,7 @@ def taken(
                 f"tokens={tokens!r} are more than the {total:,} tokens there are"
             )
     criterion = Taking(spans, wanted, check_whole(seed, "seed"))
-    return Selection(Division(spans, criterion), 0)
+    return Selection(DividedRows(spans, criterion), 0)
 
 
 def _parse_count(value: object) -> int:
@@ -98,13 +98,15 @@ class Taking(Criterion):
         """Find the last hash, once for all threads."""
         _ = self._last_hash
 
-    def labels(self, piece: Piece) -> Labels:
-        """Return the parts of the rows of a piece."""
-        is_taken = self._hashes(piece) <= self._last_hash
+    def labels(self, row_groups: RowGroups) -> Labels:
+        """Return the parts of the rows of some row groups."""
+        is_taken = self._hashes(row_groups) <= self._last_hash
         return Labels(np.where(is_taken, 0, NO_PART).astype(np.uint16))
 
-    def _hashes(self, piece: Piece) -> UInt64Array:
-        rows = np.arange(piece.begin, piece.begin + piece.num_rows, dtype=np.uint64)
+    def _hashes(self, row_groups: RowGroups) -> UInt64Array:
+        rows = np.arange(
+            row_groups.begin, row_groups.begin + row_groups.num_rows, dtype=np.uint64
+        )
         return mix_hash(rows, self._hash_key)
 
     @lazy
@@ -120,20 +122,20 @@ class Taking(Criterion):
         in_bucket = np.zeros(1 << BUCKET_BITS, dtype=np.int64)
         shift = np.uint64(64 - BUCKET_BITS)
 
-        def count(piece: Piece) -> tuple[Int64Array, Int64Array]:
-            rows = np.flatnonzero(piece.wanted())
-            buckets = (self._hashes(piece)[rows] >> shift).astype(np.int64)
+        def count(row_groups: RowGroups) -> tuple[Int64Array, Int64Array]:
+            rows = np.flatnonzero(row_groups.wanted())
+            buckets = (self._hashes(row_groups)[rows] >> shift).astype(np.int64)
             distinct, bucket_of_row = np.unique(buckets, return_inverse=True)
             sums = np.zeros(len(distinct), dtype=np.int64)
-            tokens = lengths_of_rows(piece.spans, *piece.span_range)
+            tokens = lengths_of_rows(row_groups.spans, *row_groups.span_range)
             np.add.at(sums, bucket_of_row, tokens)
             return distinct, sums
 
         total = self._spans.num_rows
         work = Work("tokens of random rows", total=total, unit="rows")
-        pieces = pieces_of(self._spans)
+        every = row_groups_of(self._spans)
         for hash_buckets, sums in work.map(
-            count, pieces, lambda piece: piece.num_wanted
+            count, every, lambda row_groups: row_groups.num_wanted
         ):
             in_bucket[hash_buckets] += sums
         before = np.append(0, np.cumsum(in_bucket))
@@ -151,11 +153,11 @@ class Taking(Criterion):
         writer.append("last_hash", last.astype(np.int64)[None])
 
     def _rows_in(self, bucket: int) -> Iterator[tuple[UInt64Array, Int64Array]]:
-        """Yield the hashes and tokens of the rows in one bucket, piece after piece."""
+        """Yield hashes and tokens of the rows in one bucket, by row groups."""
         shift = np.uint64(64 - BUCKET_BITS)
-        for piece in pieces_of(self._spans):
-            hashes = self._hashes(piece)
-            here = np.flatnonzero(((hashes >> shift) == bucket) & piece.wanted())
-            rows = piece.begin + np.stack([here, here + 1])
-            first, end = piece.index.values_of_rows(rows)
+        for row_groups in row_groups_of(self._spans):
+            hashes = self._hashes(row_groups)
+            here = np.flatnonzero(((hashes >> shift) == bucket) & row_groups.wanted())
+            rows = row_groups.begin + np.stack([here, here + 1])
+            first, end = row_groups.index.values_of_rows(rows)
             yield hashes[here], end - first

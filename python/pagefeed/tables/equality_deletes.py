@@ -14,9 +14,9 @@ import numpy as np
 from pagefeed.core._base import Int64Array, in_order, lazy, logger
 from pagefeed.core.storage import Storage
 from pagefeed.errors import CorruptFileError
-from pagefeed.selection import NO_PART, Criterion, Labels, Piece
+from pagefeed.selection import NO_PART, Criterion, Labels, RowGroups
 from pagefeed.tables.file_columns import FileColumns
-from pagefeed.tables.keys import EVERYWHERE, Keys
+from pagefeed.tables.keys import EVERYWHERE, DeletedKeys
 from pagefeed.tables.manifests import LiveFile, Scope
 from pagefeed.tables.snapshot import path_of
 
@@ -24,7 +24,7 @@ __all__ = ["EqualityDeletes"]
 
 
 class _Rows(NamedTuple):
-    """Rows of a piece in one file, and the values of their keys."""
+    """Rows of some row groups of one file, and the values of their keys."""
 
     rows: Int64Array
     columns: list[Any]
@@ -79,20 +79,20 @@ class EqualityDeletes(Criterion):
         logger.info("%d keys of %d files of deletes are read", count, len(self.deletes))
         _ = self._keys
 
-    def labels(self, piece: Piece) -> Labels:
-        """Return the parts of the rows of a piece."""
-        part = np.zeros(piece.num_rows, dtype=np.uint16)
+    def labels(self, row_groups: RowGroups) -> Labels:
+        """Return the parts of the rows of some row groups."""
+        part = np.zeros(row_groups.num_rows, dtype=np.uint16)
         for ids, keys in self._keys.items():
-            found = self._rows_of(piece, ids)
+            found = self._rows_of(row_groups, ids)
             if found:
                 part[_deleted(found, keys)] = NO_PART
         return Labels(part)
 
     @lazy
-    def _keys(self) -> dict[tuple[int, ...], Keys]:
+    def _keys(self) -> dict[tuple[int, ...], DeletedKeys]:
         return {ids: self._keys_of(ids, files) for ids, files in self._by_ids.items()}
 
-    def _keys_of(self, ids: tuple[int, ...], files: Sequence[LiveFile]) -> Keys:
+    def _keys_of(self, ids: tuple[int, ...], files: Sequence[LiveFile]) -> DeletedKeys:
         read = in_order(partial(self._read_deletes, ids), files)
         columns, counts = [], []
         for file, found in zip(files, read, strict=True):
@@ -105,7 +105,7 @@ class EqualityDeletes(Criterion):
             columns.append(found)
             counts.append(count)
         scopes = [self._scopes[file.scope] for file in files]
-        return Keys(
+        return DeletedKeys(
             _joined(columns),
             np.repeat(np.array(scopes, dtype=np.int64), counts),
             np.repeat(np.array([file.sequence for file in files]), counts),
@@ -114,17 +114,17 @@ class EqualityDeletes(Criterion):
     def _read_deletes(self, ids: tuple[int, ...], file: LiveFile) -> list[Any]:
         return self.columns.read(self.storage, path_of(file.path), ids)
 
-    def _rows_of(self, piece: Piece, ids: tuple[int, ...]) -> list[_Rows]:
-        """The rows of a piece which some file of deletes may mean."""
-        found, files = [], piece.index.files
-        for number, groups, rows in piece.groups_by_file():
+    def _rows_of(self, row_groups: RowGroups, ids: tuple[int, ...]) -> list[_Rows]:
+        """The rows of row groups which some file of deletes may mean."""
+        found, files = [], row_groups.index.files
+        for number, groups, rows in row_groups.groups_by_file():
             file = self.data[files[number]]
             scope = self._scopes.get(file.scope, -1)
             newest = [self._newest.get((ids, one), 0) for one in (scope, EVERYWHERE)]
             if max(newest) <= file.sequence:
                 continue
             columns = self.columns.read(
-                piece.index.storage, files[number], ids, groups, file.constants
+                row_groups.index.storage, files[number], ids, groups, file.constants
             )
             if len(columns[0]) != len(rows):
                 raise CorruptFileError(
@@ -135,7 +135,7 @@ class EqualityDeletes(Criterion):
         return found
 
 
-def _deleted(found: Sequence[_Rows], keys: Keys) -> Int64Array:
+def _deleted(found: Sequence[_Rows], keys: DeletedKeys) -> Int64Array:
     """Return those rows whose keys were deleted after they were written."""
     counts = [len(each.rows) for each in found]
     scopes = np.array([each.scope for each in found], dtype=np.int64)

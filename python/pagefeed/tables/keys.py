@@ -12,13 +12,13 @@ import numpy as np
 
 from pagefeed.core._base import Int64Array
 
-__all__ = ["EVERYWHERE", "Keys"]
+__all__ = ["EVERYWHERE", "DeletedKeys"]
 
 EVERYWHERE = 0
 """Scope of keys that apply to rows of all partitions."""
 
 
-class _Part(NamedTuple):
+class _KeyColumn(NamedTuple):
     """One column of keys."""
 
     values: Any
@@ -29,7 +29,7 @@ class _Part(NamedTuple):
     """Pairs of the columns before and this one, as rising numbers."""
 
 
-class Keys:
+class DeletedKeys:
     """Deleted keys, of one or more columns; each has a scope and a time.
 
     Args:
@@ -43,14 +43,14 @@ class Keys:
     ) -> None:
         from pyarrow import compute
 
-        self._parts: list[_Part] = []
+        self._parts: list[_KeyColumn] = []
         code = np.zeros(len(times), dtype=np.int64)
         values = [compute.unique(column) for column in columns]
         coded = [_codes(*pair) for pair in zip(columns, values, strict=True)]
         for each, numbers in zip([*values, None], [*coded, scopes], strict=True):
             size = int(numbers.max(initial=0)) + 1
             pairs, code = np.unique(code * size + numbers, return_inverse=True)
-            self._parts.append(_Part(each, size, pairs))
+            self._parts.append(_KeyColumn(each, size, pairs))
         self._times = np.full(len(self._parts[-1].pairs), -1, dtype=np.int64)
         np.maximum.at(self._times, code, times)
 
@@ -86,7 +86,7 @@ def _codes(column: Any, values: Any) -> Int64Array:
 
 
 def _places(
-    part: _Part, before: Int64Array, numbers: Int64Array
+    part: _KeyColumn, before: Int64Array, numbers: Int64Array
 ) -> tuple[Any, Int64Array]:
     """Return which pairs exist, and the position of each."""
     if not len(part.pairs):

@@ -180,7 +180,7 @@ def _chosen(fields: Iterable[Any], ids: Sequence[int]) -> list[Any]:
     ]
 
 
-class _Part(NamedTuple):
+class _PartitionValue(NamedTuple):
     """A value of a partition."""
 
     name: str
@@ -193,7 +193,7 @@ class _Partitioning(NamedTuple):
     """A way to partition."""
 
     number: int
-    parts: list[_Part | None]
+    parts: list[_PartitionValue | None]
     """Values of the partition; None for a value without a name."""
     whole: list[int | None]
     """Field ids of columns that hold these values; None for transforms."""
@@ -213,7 +213,7 @@ class _Partitioning(NamedTuple):
         return cls(spec.spec_id, parts, whole, is_one)
 
 
-def _part_of(field: Any, schema: Any, schemas: Iterable[Any]) -> _Part | None:
+def _part_of(field: Any, schema: Any, schemas: Iterable[Any]) -> _PartitionValue | None:
     """Return name and type of a field of a partition."""
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
@@ -230,9 +230,11 @@ def _part_of(field: Any, schema: Any, schemas: Iterable[Any]) -> _Part | None:
     kind = schema_to_pyarrow(field.transform.result_type(source.field_type))
     column = schema.find_column_name(field.source_id)
     if str(field.transform) == "identity" and column is not None:
-        return _Part(column, kind)
+        return _PartitionValue(column, kind)
     # By the name of a column that is meant.
-    return None if field.name in schema.column_names else _Part(field.name, kind)
+    return (
+        None if field.name in schema.column_names else _PartitionValue(field.name, kind)
+    )
 
 
 class _Partition(NamedTuple):

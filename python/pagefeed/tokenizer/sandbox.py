@@ -35,7 +35,7 @@ class Sandbox:
     """
 
     def __init__(self, text: str, mark: str, now: Callable[[str], str]) -> None:
-        self._steps = _Steps()
+        self._steps = _StepCount()
         environment = _environment(mark, now, self._steps)
         try:
             self._template = environment.from_string(text)
@@ -65,7 +65,7 @@ def _described(problem: Exception) -> str:
     return f"{problem}" if own else f"{type(problem).__name__}: {problem}"
 
 
-class _Steps(threading.local):
+class _StepCount(threading.local):
     """Counts the steps of the rendering on this thread."""
 
     left = MOST_STEPS
@@ -87,7 +87,7 @@ class _Steps(threading.local):
         return taken
 
 
-def _environment(mark: str, now: Callable[[str], str], steps: _Steps) -> Any:
+def _environment(mark: str, now: Callable[[str], str], steps: _StepCount) -> Any:
     jinja, sandbox, extension = (
         require(name, extra="chat", purpose="chat templates")
         for name in ("jinja2", "jinja2.sandbox", "jinja2.ext")
@@ -134,7 +134,7 @@ def _generation(jinja: Any, extension: Any, mark: str) -> Any:
     return Generation
 
 
-def _limited(jinja: Any, sandbox: Any, steps: _Steps) -> Any:
+def _limited(jinja: Any, sandbox: Any, steps: _StepCount) -> Any:
     nodes = jinja.nodes
 
     def filtered(node: Any, name: str, at: Any) -> Any:

@@ -10,20 +10,20 @@ import numpy as np
 from pagefeed.core._base import Int64Array
 from pagefeed.core.order import Permutation, choose_num_lanes, derive_key
 
-__all__ = ["Cursor", "LanePasses", "RowRange", "lanes_for_ranks"]
+__all__ = ["LanePasses", "LanePosition", "RowRange", "lanes_for_ranks"]
 
 PASSES_HELD = 3
 """Passes whose sums are kept: lanes are in one pass or the next, and read ahead."""
 
 
-class Blocks(Protocol):
-    """The rows of a dataset in blocks."""
+class FirstRows(Protocol):
+    """Where blocks of rows begin."""
 
     def first_sequence(self, blocks: Int64Array) -> Int64Array:
         """Return the first row of each block: int64."""
 
 
-class Cursor(NamedTuple):
+class LanePosition(NamedTuple):
     """The position of a lane; all that a state needs of it."""
 
     epoch: int = 0
@@ -66,7 +66,7 @@ class LanePasses:
     """
 
     def __init__(
-        self, blocks: Blocks, weights: Int64Array, num_lanes: int, key: bytes | None
+        self, blocks: FirstRows, weights: Int64Array, num_lanes: int, key: bytes | None
     ) -> None:
         self._blocks = blocks
         self._weights = weights

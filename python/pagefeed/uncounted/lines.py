@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pagefeed.core._base import Int64Array
 from pagefeed.uncounted.blocks import Block, EncodedBlock
-from pagefeed.uncounted.lane_passes import Cursor, LanePasses, RowRange
+from pagefeed.uncounted.lane_passes import LanePasses, LanePosition, RowRange
 from pagefeed.uncounted.packed_block import PackedBlock
 
 __all__ = ["Lane", "LanePacked", "LaneWindows", "Load", "Row"]
@@ -36,12 +36,12 @@ class Row(NamedTuple):
 
 
 class Lane(ABC, Generic[AnyBlock]):
-    """The sequences of one lane, from a cursor on.
+    """The sequences of one lane, from a position on.
 
     Args:
         passes: Passes that say which rows the lane has.
         lane: Number of the lane.
-        cursor: Cursor at which to continue.
+        position: Position at which to continue.
         length: Tokens of a sequence.
         load: Function that begins to read a row range of a block.
     """
@@ -50,7 +50,7 @@ class Lane(ABC, Generic[AnyBlock]):
         self,
         passes: LanePasses,
         lane: int,
-        cursor: Cursor,
+        position: LanePosition,
         length: int,
         load: Load[AnyBlock],
     ) -> None:
@@ -58,11 +58,11 @@ class Lane(ABC, Generic[AnyBlock]):
         self._lane = lane
         self._length = length
         self._load = load
-        self.cursor = cursor
+        self.position = position
         """Position of the lane."""
         self.num_waits = 0
         """Times that a block was not ready when it was needed."""
-        self._row_range = self._begun(cursor)
+        self._row_range = self._begun(position)
         self.progress = self._progress()
         """Passes that it has made, and the share of this one by stored bytes."""
         self._block: AnyBlock | None = None
@@ -86,19 +86,19 @@ class Lane(ABC, Generic[AnyBlock]):
     @property
     @abstractmethod
     def _step(self) -> int:
-        """Return the cursor units that a sequence takes: its tokens, or 1."""
+        """Return the units of a position that a sequence takes: its tokens, or 1."""
 
     def _progress(self) -> float:
-        row_range, cursor = self._row_range, self.cursor
-        share = cursor.done / max(1, cursor.size)
+        row_range, position = self._row_range, self.position
+        share = position.done / max(1, position.size)
         return (
-            cursor.epoch + row_range.begin + (row_range.end - row_range.begin) * share
+            position.epoch + row_range.begin + (row_range.end - row_range.begin) * share
         )
 
     def _here(self) -> AnyBlock:
         """Return the block in which it is."""
         if self._block is None:
-            coming = self._next or self._load(self._row_range, self.cursor.epoch)
+            coming = self._next or self._load(self._row_range, self.position.epoch)
             self._next = None
             self.num_waits += not coming.done()
             self._block = coming.result()
@@ -110,55 +110,55 @@ class Lane(ABC, Generic[AnyBlock]):
         if self._next is None and size - done <= max(AHEAD * self._step, size // 8):
             self._next = self._load(self._begun(following), following.epoch)
         if done < size:
-            self.cursor = self.cursor._replace(done=done, size=size)
+            self.position = self.position._replace(done=done, size=size)
         else:
-            self.cursor, self._block = following, None
+            self.position, self._block = following, None
             self._row_range = self._begun(following)
 
-    def _following(self) -> Cursor:
-        """Return the cursor at the next row range."""
-        epoch, ranges, *_ = self.cursor
+    def _following(self) -> LanePosition:
+        """Return the position at the next row range."""
+        epoch, ranges, *_ = self.position
         if ranges + 1 < self._passes.length(self._lane, epoch):
-            return Cursor(epoch, ranges + 1)
-        return Cursor(epoch + 1)
+            return LanePosition(epoch, ranges + 1)
+        return LanePosition(epoch + 1)
 
-    def _begun(self, cursor: Cursor) -> RowRange:
-        return self._passes.row_range(self._lane, cursor.epoch, cursor.ranges)
+    def _begun(self, position: LanePosition) -> RowRange:
+        return self._passes.row_range(self._lane, position.epoch, position.ranges)
 
 
 class LaneWindows(Lane[EncodedBlock]):
-    """Documents joined end to end, over blocks and passes; the cursor counts tokens."""
+    """Documents joined end to end, over blocks and passes; positions count tokens."""
 
     @property
     def _step(self) -> int:
         return self._length
 
     def _take(self) -> Row | None:
-        tokens, starts, num_tokens, epoch = [], [], 0, self.cursor.epoch
+        tokens, starts, num_tokens, epoch = [], [], 0, self.position.epoch
         while num_tokens < self._length:
-            block, begin = self._here(), self.cursor.done
+            block, begin = self._here(), self.position.done
             end = min(block.size, begin + self._length - num_tokens)
             some = slice(*np.searchsorted(block.starts, [begin, end]))
             starts.append(block.starts[some] - begin + num_tokens)
             tokens.append(block.tokens[begin:end])
             num_tokens += end - begin
             self._go_to(end)
-            if not num_tokens and self.cursor.epoch > epoch:
+            if not num_tokens and self.position.epoch > epoch:
                 return None
         return Row(np.concatenate(tokens), np.concatenate(starts))
 
 
 class LanePacked(Lane[PackedBlock]):
-    """The packed sequences of one block after the other; the cursor counts them."""
+    """The packed sequences of one block after the other; the position counts them."""
 
     @property
     def _step(self) -> int:
         return 1
 
     def _take(self) -> Row | None:
-        epoch = self.cursor.epoch
-        while self.cursor.epoch == epoch:
-            block, done = self._here(), self.cursor.done
+        epoch = self.position.epoch
+        while self.position.epoch == epoch:
+            block, done = self._here(), self.position.done
             if done < block.size:
                 row = Row(*block.sequence(done))
                 self._go_to(done + 1)

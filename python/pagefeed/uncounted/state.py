@@ -11,7 +11,7 @@ from pagefeed.core._base import MOST, check_whole
 from pagefeed.core.order import ORDER_VERSION
 from pagefeed.core.run import check_same_run, reading_state
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
-from pagefeed.uncounted.lane_passes import Cursor
+from pagefeed.uncounted.lane_passes import LanePosition
 
 __all__ = ["TextState", "lanes_of_rank"]
 
@@ -36,12 +36,12 @@ class TextState:
     dataset: str
     sequences: str
     shuffle: str
-    lanes: Mapping[int, Cursor]
-    """Cursors by lanes."""
+    lanes: Mapping[int, LanePosition]
+    """Positions by lanes."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types; the lanes are one text, and so one leaf."""
-        lanes = [[lane, *cursor] for lane, cursor in sorted(self.lanes.items())]
+        lanes = [[lane, *position] for lane, position in sorted(self.lanes.items())]
         text = json.dumps(lanes, separators=(",", ":"))
         return {**VERSIONS, **asdict(self), "lanes": text}
 
@@ -119,18 +119,26 @@ def _parsed(state: object) -> TextState:
             name: check_whole(state[name], name, least=0, most=MOST) for name in NUMBERS
         }
         return TextState(
-            lanes=_cursors(json.loads(state["lanes"]), numbers["num_lanes"]),
+            lanes=_positions(json.loads(state["lanes"]), numbers["num_lanes"]),
             **numbers,
             **{name: state[name] for name in PLAN},
         )
 
 
-def _cursors(lanes: Iterable[Iterable[int]], num_lanes: int) -> dict[int, Cursor]:
-    cursors = {}
+def _positions(
+    lanes: Iterable[Iterable[int]], num_lanes: int
+) -> dict[int, LanePosition]:
+    positions = {}
     for lane, *numbers in lanes:
         check_whole(lane, "lane", least=0, most=num_lanes - 1)
-        cursor = Cursor(*(check_whole(n, "lanes", least=0, most=MOST) for n in numbers))
-        if len(numbers) != len(cursor) or lane in cursors or cursor.done > cursor.size:
+        position = LanePosition(
+            *(check_whole(n, "lanes", least=0, most=MOST) for n in numbers)
+        )
+        if (
+            len(numbers) != len(position)
+            or lane in positions
+            or position.done > position.size
+        ):
             raise InvalidArgumentError(f"lane {lane} is {numbers}")
-        cursors[lane] = cursor
-    return cursors
+        positions[lane] = position
+    return positions

@@ -34,8 +34,8 @@ from pagefeed.errors import (
 from pagefeed.uncounted.blocks import BlockReader, EncodedBlock
 from pagefeed.uncounted.lane_passes import (
     PASSES_HELD,
-    Cursor,
     LanePasses,
+    LanePosition,
     RowRange,
     lanes_for_ranks,
 )
@@ -47,7 +47,7 @@ from pagefeed.uncounted.state import TextState, lanes_of_rank
 __all__ = ["TextView"]
 
 
-class LanesPosition(NamedTuple):
+class TextPosition(NamedTuple):
     """Where a loader of texts stands: another loop goes on there."""
 
     saved: TextState
@@ -123,7 +123,7 @@ class TextView(AnyView):
         """Have all lanes at the begin of a pass, or where a state has them."""
         settings = self.settings
         ours = lanes_of_rank(state.num_lanes, settings.rank, settings.world_size)
-        begin = Cursor(state.first_epoch)
+        begin = LanePosition(state.first_epoch)
         lanes = {lane: state.lanes.get(lane, begin) for lane in ours}
         self._state = replace(state, lanes=lanes)
         key = derive_key(settings.seed, "uncounted", state.dataset)
@@ -167,18 +167,18 @@ class TextView(AnyView):
             return None
         begin = time.monotonic()
         try:
-            batch, cursors = self._made()
+            batch, positions = self._made()
         except BaseException:
             self._lanes = {}  # Read anew from what was counted.
             raise
-        self._state = replace(state, step=state.step + 1, lanes=cursors)
+        self._state = replace(state, step=state.step + 1, lanes=positions)
         self._seconds += time.monotonic() - begin
         self._num_batches += 1
         held = sum(lane.num_bytes for lane in self._lanes.values())
         self._peak = max(self._peak, held)
         return batch
 
-    def _made(self) -> tuple[Batch, dict[int, Cursor]]:
+    def _made(self) -> tuple[Batch, dict[int, LanePosition]]:
         """Take sequences of the lanes that lag; returns where all are then."""
         settings = self.settings
         lanes = {lane: self._lane(lane) for lane in self._state.lanes}
@@ -214,7 +214,7 @@ class TextView(AnyView):
             batch = transformed(settings.transform, batch)
         self._num_ready += is_ready
         self._num_padding += len(rows) * length - len(tokens)
-        return batch, {index: lane.cursor for index, lane in lanes.items()}
+        return batch, {index: lane.position for index, lane in lanes.items()}
 
     def _lane(self, lane: int) -> Lane[Any]:
         pool = self._threads()  # Those of another process take its lanes along.
@@ -296,14 +296,14 @@ class TextView(AnyView):
         return replace(self._state, step=0, steps_before=steps, first_epoch=epoch)
 
     @property
-    def position(self) -> LanesPosition:
+    def position(self) -> TextPosition:
         """Positions of the lanes."""
-        return LanesPosition(self._state, self._state, self._state)
+        return TextPosition(self._state, self._state, self._state)
 
     @property
     def epoch(self) -> int:
         """Passes that all lanes of this rank have made."""
-        return min(cursor.epoch for cursor in self._state.lanes.values())
+        return min(position.epoch for position in self._state.lanes.values())
 
     def facts(self) -> Facts:
         """Return facts about the run, to print."""

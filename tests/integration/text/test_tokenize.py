@@ -137,13 +137,13 @@ def test_every_input_gives_the_same_tokens(kind, tmp_path, tok, ids):
 @pytest.mark.parametrize("num_batches", [0, 1, 5])
 @pytest.mark.parametrize("most", [1, 1 << 30])
 def test_arrow_files_are_divided_at_their_batches(tmp_path, num_batches, most):
-    """As many pieces as are wanted and there are batches for, none of them empty."""
+    """As many ranges as are wanted and there are batches for, none of them empty."""
     path = tmp_path / "a.arrow"
     with ipc.new_file(path, TABLE.schema) as out:
         for _ in range(num_batches):
             out.write_table(TABLE[:3])
-    pieces = [*ArrowFile().pieces(Storage(), str(path), most)]
-    ends = [(piece.begin, piece.end) for piece in pieces]
+    ranges = [*ArrowFile().ranges(Storage(), str(path), most)]
+    ends = [(found.begin, found.end) for found in ranges]
     if num_batches and most == 1:
         assert ends == [(n, n + 1) for n in range(num_batches)]
     else:

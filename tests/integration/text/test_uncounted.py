@@ -43,7 +43,7 @@ def stream(folder):
     return pf.parquet(folder, column="text")
 
 
-def cursors(loader):
+def positions(loader):
     return {
         lane: tuple(rest) for lane, *rest in json.loads(loader.state_dict()["lanes"])
     }
@@ -53,9 +53,9 @@ def lines(loaders, steps):
     """What each lane gives: its tokens, by lanes; batches have one row."""
     found: defaultdict[int, list[int]] = defaultdict(list)
     for loader in loaders:
-        before = cursors(loader)
+        before = positions(loader)
         for batch in itertools.islice(loader, steps):
-            after = cursors(loader)
+            after = positions(loader)
             moved = [lane for lane in after if after[lane] > before[lane]]
             # Others may have gone to their next pass, over texts without a token.
             lane = max(moved, key=lambda lane: any(after[lane][1:]))
@@ -102,7 +102,7 @@ def test_every_document_comes_once_in_a_pass(stream, world_size, shuffle):
         for rank in range(world_size)
     ]
     line = lines(loaders, 2600 // world_size)
-    places = [cursor for loader in loaders for cursor in cursors(loader).values()]
+    places = [position for loader in loaders for position in positions(loader).values()]
     assert min(epoch for epoch, *_ in places) >= 2
     for number in range(2):
         assert of_pass(loaders, line, number) == ALL

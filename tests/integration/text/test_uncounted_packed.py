@@ -77,7 +77,7 @@ def test_a_lane_has_each_document_of_a_pass_once(stream):
         if before[lane].epoch == 0:
             found.setdefault(lane, []).extend(pieces(batch))
         before = after
-        if min(cursor.epoch for cursor in after.values()):
+        if min(position.epoch for position in after.values()):
             break
     for lane in before:
         parts = [passes.row_range(lane, 0, n) for n in range(passes.length(lane, 0))]

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from torchft import Manager, ProcessGroupGloo
 
-from pagefeed.integrations.torchft import Feed
+from pagefeed.integrations.torchft import QuorumFeed
 from trainers.fleet import LENGTH, gradient, make_loader
 
 PAUSE = 0.05
@@ -35,7 +35,7 @@ def train(folder: Path, name: str, num_steps: int) -> None:
         timeout=timedelta(seconds=4),
         quorum_timeout=timedelta(seconds=20),
     )
-    feed = Feed(manager, make_loader(folder))
+    feed = QuorumFeed(manager, make_loader(folder))
     log = (folder / f"{name}-{os.getpid()}.jsonl").open("a")
     while manager.current_step() < num_steps:
         manager.start_quorum()

@@ -121,7 +121,7 @@ class ArrayFolder:
         """Plain JSON that was stored with the arrays."""
         sizes = content["arrays"]
         numbers = _map(path / _NUMBERS, sum(sizes.values()))
-        self._blocks = Blocks(path / _NUMBERS, numbers, content["checksums"])
+        self._blocks = ChecksummedBlocks(path / _NUMBERS, numbers, content["checksums"])
         self._is_verified = not lazily
         if not lazily:
             self._blocks.verify_all()
@@ -147,7 +147,7 @@ class ArrayFolder:
         return CheckedArray(self._blocks, 2 * self._ranges[name].start, size)
 
 
-class Blocks:
+class ChecksummedBlocks:
     """Numbers of a file, verified block by block, each block once in a process.
 
     Args:
@@ -230,7 +230,7 @@ class CheckedArray:
         size: How many numbers.
     """
 
-    def __init__(self, blocks: Blocks, first: int, size: int) -> None:
+    def __init__(self, blocks: ChecksummedBlocks, first: int, size: int) -> None:
         self._blocks = blocks
         self._first = first
         self._numbers = blocks.numbers.view(np.float32)[first : first + size]

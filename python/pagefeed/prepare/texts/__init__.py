@@ -1,7 +1,7 @@
 """Texts of any input, record by record: JSON lines, plain text, tables, samples.
 
-A file is divided into pieces (:class:`Piece`). The ``Reader`` of the format reads a
-piece in batches (:class:`Batch`), the same ones each time. A record that cannot be
+A file is divided into ranges (:class:`FileRange`). The ``Reader`` of the format reads a
+range in batches (:class:`Batch`), the same ones each time. A record that cannot be
 read is :class:`Rejected`, with its place.
 """
 
@@ -10,15 +10,15 @@ from pagefeed.prepare.texts.formats import (
     Format,
     Inputs,
     find_inputs,
-    pieces_of,
-    read_piece,
+    ranges_of,
+    read_range,
     types_of,
 )
 from pagefeed.prepare.texts.kept import WidenedError, fitting
 from pagefeed.prepare.texts.records import (
     RECORD_BYTES,
     Batch,
-    Piece,
+    FileRange,
     Rejected,
     Wanted,
     arrow,
@@ -29,17 +29,17 @@ __all__ = [
     "FORMATS",
     "RECORD_BYTES",
     "Batch",
+    "FileRange",
     "Format",
     "Inputs",
-    "Piece",
     "Rejected",
     "Wanted",
     "WidenedError",
     "arrow",
     "find_inputs",
     "fitting",
-    "pieces_of",
-    "read_piece",
+    "ranges_of",
+    "read_range",
     "too_long",
     "types_of",
 ]

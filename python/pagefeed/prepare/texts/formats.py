@@ -15,10 +15,10 @@ from pagefeed.errors import (
 )
 from pagefeed.prepare.texts.json_lines import JsonLines
 from pagefeed.prepare.texts.lines import PlainText, TextLines
-from pagefeed.prepare.texts.parquet_files import ParquetFile
+from pagefeed.prepare.texts.parquet_files import ParquetReader
 from pagefeed.prepare.texts.records import (
     Batch,
-    Piece,
+    FileRange,
     Rejected,
     Wanted,
     rejection,
@@ -34,8 +34,8 @@ __all__ = [
     "Format",
     "Inputs",
     "find_inputs",
-    "pieces_of",
-    "read_piece",
+    "ranges_of",
+    "read_range",
     "types_of",
 ]
 
@@ -43,7 +43,7 @@ Format = Literal["jsonl", "csv", "parquet", "arrow", "mds", "tar", "text", "line
 _READERS: Mapping[str, Reader] = {
     "jsonl": JsonLines(),
     "csv": Csv(),
-    "parquet": ParquetFile(),
+    "parquet": ParquetReader(),
     "arrow": ArrowFile(),
     "mds": Mds(),
     "tar": Tar(),
@@ -137,26 +137,28 @@ def types_of(inputs: Inputs, file_number: int) -> dict[str, Any] | None:
         return _READERS[inputs.formats[file_number]].types(inputs.storage, file)
 
 
-def pieces_of(inputs: Inputs, file_number: int, most: int) -> list[Piece]:
-    """Divide a file into pieces of some bytes, as far as its format allows."""
+def ranges_of(inputs: Inputs, file_number: int, most: int) -> list[FileRange]:
+    """Divide a file into ranges of some bytes, as far as its format allows."""
     file, name = inputs.files[file_number], inputs.formats[file_number]
     with translated(file):
-        pieces = _READERS[name].pieces(inputs.storage, file, most)
-        return [piece._replace(format=name) for piece in pieces]
+        ranges = _READERS[name].ranges(inputs.storage, file, most)
+        return [file_range._replace(format=name) for file_range in ranges]
 
 
-def read_piece(storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
-    """Yield the records of a piece; records after damage are rejected."""
+def read_range(
+    storage: Storage, file_range: FileRange, wanted: Wanted
+) -> Iterator[Batch]:
+    """Yield the records of a range; records after damage are rejected."""
     count = 0
     try:
-        with translated(piece.file):
-            for batch in _READERS[piece.format].read(storage, piece, wanted):
+        with translated(file_range.file):
+            for batch in _READERS[file_range.format].read(storage, file_range, wanted):
                 count += len(batch.table)
                 yield batch
     except UnsupportedError:
         raise
     except CorruptFileError as problem:
         rest = f"all that follows {count} records"
-        error = str(problem).removeprefix(f"{piece.file}: ")
-        rejected = Rejected(piece.file, rest, error, None, None)
+        error = str(problem).removeprefix(f"{file_range.file}: ")
+        rejected = Rejected(file_range.file, rest, error, None, None)
         yield rejection(rejected, wanted)

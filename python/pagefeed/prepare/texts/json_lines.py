@@ -9,7 +9,7 @@ from typing import Any
 from pagefeed import _core
 from pagefeed.core.storage import Storage
 from pagefeed.prepare.texts.kept import Sample, batch_of
-from pagefeed.prepare.texts.lines import Lines
+from pagefeed.prepare.texts.lines import LineReader
 from pagefeed.prepare.texts.records import (
     RECORD_BYTES,
     Batch,
@@ -32,7 +32,7 @@ MOST_DIGITS = 640
 _BOM = b"\xef\xbb\xbf"
 
 
-class JsonLines(Lines):
+class JsonLines(LineReader):
     """A record a line."""
 
     suffixes = with_compressed(".jsonl", ".ndjson")

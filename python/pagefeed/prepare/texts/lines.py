@@ -14,7 +14,7 @@ from pagefeed.core.storage import Storage
 from pagefeed.prepare.texts.kept import Sample, batch_of
 from pagefeed.prepare.texts.records import (
     Batch,
-    Piece,
+    FileRange,
     Rejected,
     Wanted,
     arrow,
@@ -30,38 +30,40 @@ from pagefeed.prepare.texts.streams import (
     with_compressed,
 )
 
-__all__ = ["Lines", "PlainText", "TextLines"]
+__all__ = ["LineReader", "PlainText", "TextLines"]
 
 _COUNTED_BYTES = 8 << 20
 
 
-class Lines(Reader):
+class LineReader(Reader):
     """Files that can be divided at the ends of lines, unless they are compressed."""
 
     most_bytes = 1 << 31
     """Most bytes of a block of lines."""
 
-    def pieces(self, storage: Storage, file: str, most: int) -> Iterator[Piece]:
+    def ranges(self, storage: Storage, file: str, most: int) -> Iterator[FileRange]:
         """Divide a file."""
         if codec_of(file) is not None:
-            yield from super().pieces(storage, file, most)
+            yield from super().ranges(storage, file, most)
             return
         size = storage.size(file)
         count = max(1, -(-size // most))
-        borders = [size * piece // count for piece in range(count + 1)]
+        borders = [size * number // count for number in range(count + 1)]
         for begin, end in itertools.pairwise(borders):
             if begin < end or count == 1:
-                yield Piece(file, begin, end, end - begin)
+                yield FileRange(file, begin, end, end - begin)
 
-    def read(self, storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
-        """Yield the records of a piece."""
+    def read(
+        self, storage: Storage, file_range: FileRange, wanted: Wanted
+    ) -> Iterator[Batch]:
+        """Yield the records of a range."""
         size = min(self.most_bytes, wanted.batch_bytes)
-        for block, first in _numbered(storage, piece, size, wanted.record_bytes):
+        for block, first in _numbered(storage, file_range, size, wanted.record_bytes):
             if block is not None:
-                yield self.batch(block, first, piece.file, wanted)
+                yield self.batch(block, first, file_range.file, wanted)
                 continue
             error = too_long(wanted.record_bytes)
-            yield rejection(Rejected(piece.file, f"line {first()}", error), wanted)
+            yield rejection(Rejected(file_range.file, f"line {first()}", error), wanted)
 
     @abstractmethod
     def batch(
@@ -70,7 +72,7 @@ class Lines(Reader):
         """Return the records of some lines."""
 
 
-class TextLines(Lines):
+class TextLines(LineReader):
     """Reads plain text in which each line is a document."""
 
     suffixes = with_compressed(".txt", ".text")
@@ -103,40 +105,44 @@ class PlainText(Reader):
         del storage, file
         return {"text": arrow().string(), "file": arrow().string()}
 
-    def read(self, storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
+    def read(
+        self, storage: Storage, file_range: FileRange, wanted: Wanted
+    ) -> Iterator[Batch]:
         """Yield the document."""
-        with opened(storage, piece.file) as stream:
+        with opened(storage, file_range.file) as stream:
             text, problem = read_some(stream, wanted.record_bytes + 1)
         if problem is not None:
             raise problem
         if len(text) > wanted.record_bytes:
             error = too_long(wanted.record_bytes)
-            yield rejection(Rejected(piece.file, "the file", error), wanted)
+            yield rejection(Rejected(file_range.file, "the file", error), wanted)
             return
-        sample = Sample("the file", {"file": piece.file, wanted.source: text})
-        yield batch_of([sample], wanted, piece.file, str)
+        sample = Sample("the file", {"file": file_range.file, wanted.source: text})
+        yield batch_of([sample], wanted, file_range.file, str)
 
 
 def _numbered(
-    storage: Storage, piece: Piece, size: int, most: int
+    storage: Storage, file_range: FileRange, size: int, most: int
 ) -> Iterator[tuple[bytes | None, Callable[[], int]]]:
     """Yield blocks of lines. Each has a function that returns its first line number.
 
-    The block of a line that is too long is None. Lines of the pieces before are counted
+    The block of a line that is too long is None. Lines of the ranges before are counted
     when the function is called.
     """
     count = 0
 
     @cache
     def before() -> int:
-        if not piece.begin:
+        if not file_range.begin:
             return 0
         # The line end at its begin, or the next one, is the last before its first line.
-        parts = storage.parts(piece.file, 0, piece.begin - 1, _COUNTED_BYTES)
+        parts = storage.parts(file_range.file, 0, file_range.begin - 1, _COUNTED_BYTES)
         return 1 + sum(map(_num_ends, parts))
 
-    with opened(storage, piece.file) as stream:
-        for _, block in line_blocks(stream, piece.begin, piece.end, size, most):
+    with opened(storage, file_range.file) as stream:
+        for _, block in line_blocks(
+            stream, file_range.begin, file_range.end, size, most
+        ):
 
             def first(counted: int = count) -> int:
                 return 1 + before() + counted

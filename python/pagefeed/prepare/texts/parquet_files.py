@@ -9,7 +9,7 @@ from pagefeed.core.storage import PARQUET, Storage
 from pagefeed.errors import CorruptFileError
 from pagefeed.prepare.texts.records import (
     Batch,
-    Piece,
+    FileRange,
     Rejected,
     Wanted,
     arrow,
@@ -20,25 +20,25 @@ from pagefeed.prepare.texts.streams import Reader, opened
 from pagefeed.prepare.texts.tables import check_columns_of
 from pagefeed.selection import check_years, int96_columns, is_coarse
 
-__all__ = ["ParquetFile"]
+__all__ = ["ParquetReader"]
 
 READ_BYTES = 2 << 20
 """Bytes of rows that are read at once; both fewer and more are slower."""
 
 
-class ParquetFile(Reader):
+class ParquetReader(Reader):
     """Parquet files."""
 
     suffixes = PARQUET
 
-    def pieces(self, storage: Storage, file: str, most: int) -> Iterator[Piece]:
+    def ranges(self, storage: Storage, file: str, most: int) -> Iterator[FileRange]:
         """Divide a file into runs of row groups."""
         metadata = _opened(storage, file).metadata
         begin = weight = 0
         for group in range(metadata.num_row_groups):
             weight += metadata.row_group(group).total_byte_size
             if weight >= most or group == metadata.num_row_groups - 1:
-                yield Piece(file, begin, group + 1, weight)
+                yield FileRange(file, begin, group + 1, weight)
                 begin, weight = group + 1, 0
 
     def types(self, storage: Storage, file: str) -> dict[str, Any]:
@@ -46,18 +46,20 @@ class ParquetFile(Reader):
         schema = _opened(storage, file).schema_arrow
         return {field.name: field.type for field in schema}
 
-    def read(self, storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
-        """Yield the rows of a piece; rows after damage in a row group are rejected."""
-        file = _opened(storage, piece.file)
-        check_columns_of(file.schema_arrow.names, wanted, piece.file)
-        groups = [file.metadata.row_group(n) for n in range(piece.end or 0)]
-        rows = sum(group.num_rows for group in groups[: piece.begin])
-        for group_number in range(piece.begin, piece.end or 0):
+    def read(
+        self, storage: Storage, file_range: FileRange, wanted: Wanted
+    ) -> Iterator[Batch]:
+        """Yield the rows of a range; rows after damage in a row group are rejected."""
+        file = _opened(storage, file_range.file)
+        check_columns_of(file.schema_arrow.names, wanted, file_range.file)
+        groups = [file.metadata.row_group(n) for n in range(file_range.end or 0)]
+        rows = sum(group.num_rows for group in groups[: file_range.begin])
+        for group_number in range(file_range.begin, file_range.end or 0):
             end = rows + groups[group_number].num_rows
             try:
-                with translated(piece.file):
+                with translated(file_range.file):
                     _check_years(
-                        storage, file, piece.file, group_number, wanted.columns
+                        storage, file, file_range.file, group_number, wanted.columns
                     )
                     for batch in _batches(file, group_number, rows, wanted):
                         yield batch
@@ -66,7 +68,7 @@ class ParquetFile(Reader):
                 # Other errors may be temporary, and batches must not change.
                 position = f"rows {rows} to {end - 1}"
                 rejected = Rejected(
-                    piece.file, position, str(problem), None, end - rows
+                    file_range.file, position, str(problem), None, end - rows
                 )
                 yield rejection(rejected, wanted)
             rows = end

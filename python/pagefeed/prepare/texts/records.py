@@ -14,7 +14,7 @@ from pagefeed.errors import CorruptFileError, FileAccessError, PagefeedError
 __all__ = [
     "RECORD_BYTES",
     "Batch",
-    "Piece",
+    "FileRange",
     "Rejected",
     "Wanted",
     "arrow",
@@ -63,14 +63,14 @@ class Wanted:
         return [self.source, *self.kept]
 
 
-class Piece(NamedTuple):
+class FileRange(NamedTuple):
     """Consecutive records of a file."""
 
     file: str
     begin: int
-    """Where the piece begins: a byte, row group or record batch, by format."""
+    """Where the range begins: a byte, row group or record batch, by format."""
     end: int | None
-    """Where the piece ends; None for the end of the file."""
+    """Where the range ends; None for the end of the file."""
     weight: int
     """Approximate uncompressed bytes."""
     format: str = ""

@@ -18,7 +18,7 @@ from pagefeed.prepare.texts.kept import Sample, batch_of
 from pagefeed.prepare.texts.records import (
     RECORD_BYTES,
     Batch,
-    Piece,
+    FileRange,
     Wanted,
     arrow,
     shown,
@@ -42,12 +42,14 @@ class Tar(Reader):
         """Return None: samples may have any members."""
         del storage, file
 
-    def read(self, storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
+    def read(
+        self, storage: Storage, file_range: FileRange, wanted: Wanted
+    ) -> Iterator[Batch]:
         """Yield the samples."""
-        with opened(storage, piece.file) as stream:
+        with opened(storage, file_range.file) as stream:
             members = _samples(stream, wanted)
             samples = (_of_tar(key, parts, wanted) for key, parts in members)
-            yield from _batches(piece.file, wanted, samples)
+            yield from _batches(file_range.file, wanted, samples)
 
 
 class _Header(tarfile.TarInfo):
@@ -150,13 +152,15 @@ class Mds(Reader):
         kind_of = {name: _type_of(encoding) for name, encoding in both}
         return {n: arrow().type_for_alias(kind) for n, kind in kind_of.items() if kind}
 
-    def read(self, storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
+    def read(
+        self, storage: Storage, file_range: FileRange, wanted: Wanted
+    ) -> Iterator[Batch]:
         """Yield the samples of a shard."""
-        with opened(storage, piece.file) as stream:
-            config, sizes = _head(stream, piece.file)
-            check_columns_of(config["column_names"], wanted, piece.file)
-            samples = _of_shard(stream, piece.file, config, sizes.tolist(), wanted)
-            yield from _batches(piece.file, wanted, samples)
+        with opened(storage, file_range.file) as stream:
+            config, sizes = _head(stream, file_range.file)
+            check_columns_of(config["column_names"], wanted, file_range.file)
+            samples = _of_shard(stream, file_range.file, config, sizes.tolist(), wanted)
+            yield from _batches(file_range.file, wanted, samples)
 
 
 def _of_shard(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from pagefeed.core.storage import Storage
-from pagefeed.prepare.texts.records import Batch, Piece, Wanted, arrow
+from pagefeed.prepare.texts.records import Batch, FileRange, Wanted, arrow
 
 __all__ = [
     "COMPRESSED",
@@ -54,11 +54,11 @@ class Reader(ABC):
     suffixes: ClassVar[tuple[str, ...]]
     """Suffixes of the names of such files."""
 
-    def pieces(self, storage: Storage, file: str, most: int) -> Iterator[Piece]:
-        """Divide a file into pieces of about ``most`` bytes; here it is one piece."""
+    def ranges(self, storage: Storage, file: str, most: int) -> Iterator[FileRange]:
+        """Divide a file into ranges of about ``most`` bytes; here it is one range."""
         del most
         times = 1 if codec_of(file) is None else COMPRESSION
-        yield Piece(file, 0, None, storage.size(file) * times)
+        yield FileRange(file, 0, None, storage.size(file) * times)
 
     @abstractmethod
     def types(self, storage: Storage, file: str) -> dict[str, Any] | None:
@@ -68,8 +68,10 @@ class Reader(ABC):
         """
 
     @abstractmethod
-    def read(self, storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
-        """Yield the records of a piece, always in the same order."""
+    def read(
+        self, storage: Storage, file_range: FileRange, wanted: Wanted
+    ) -> Iterator[Batch]:
+        """Yield the records of a range, always in the same order."""
 
 
 def line_blocks(
@@ -81,7 +83,7 @@ def line_blocks(
         The place of a block, and whole lines of about ``size`` bytes; None for a line
         of more than ``most`` bytes.
     """
-    # The line at ``begin`` belongs to the piece before, unless one ends there.
+    # The line at ``begin`` belongs to the range before, unless one ends there.
     at, left, is_passed = max(0, begin - 1), b"", begin > 0
     if at:
         stream.seek(at)

@@ -18,7 +18,7 @@ from pagefeed.errors import (
 from pagefeed.prepare.texts.records import (
     RECORD_BYTES,
     Batch,
-    Piece,
+    FileRange,
     Rejected,
     Wanted,
     arrow,
@@ -60,9 +60,11 @@ class Csv(Reader):
 
         return next(_with_long_rows(schema, SEEN_BYTES, RECORD_BYTES))
 
-    def read(self, storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
+    def read(
+        self, storage: Storage, file_range: FileRange, wanted: Wanted
+    ) -> Iterator[Batch]:
         """Yield the rows, as texts."""
-        pa, file = arrow(), piece.file
+        pa, file = arrow(), file_range.file
         names = self._schema(storage, file).names
         check_columns_of(names, wanted, file)
         for name in wanted.columns:
@@ -158,18 +160,18 @@ class ArrowFile(Reader):
 
     suffixes = (".arrow", ".feather", ".ipc")
 
-    def pieces(self, storage: Storage, file: str, most: int) -> Iterator[Piece]:
-        """Divide a file at its record batches; a stream is one piece."""
+    def ranges(self, storage: Storage, file: str, most: int) -> Iterator[FileRange]:
+        """Divide a file at its record batches; a stream is one range."""
         if not _is_file(storage, file):
-            yield from super().pieces(storage, file, most)
+            yield from super().ranges(storage, file, most)
             return
         size = storage.size(file)
         with opened(storage, file) as stream:
             batches = arrow("pyarrow.ipc").open_file(stream).num_record_batches
         parts = max(1, min(batches, -(-size // most)))
-        borders = [batches * piece // parts for piece in range(parts + 1)]
+        borders = [batches * number // parts for number in range(parts + 1)]
         for begin, end in itertools.pairwise(borders):
-            yield Piece(file, begin, end, size // parts)
+            yield FileRange(file, begin, end, size // parts)
 
     def types(self, storage: Storage, file: str) -> dict[str, Any]:
         """Return the columns of the file."""
@@ -177,20 +179,24 @@ class ArrowFile(Reader):
             schema = _ipc_reader(stream, is_file=_is_file(storage, file)).schema
             return {field.name: field.type for field in schema}
 
-    def read(self, storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
-        """Yield the rows of a piece."""
-        is_file, file = _is_file(storage, piece.file), piece.file
+    def read(
+        self, storage: Storage, file_range: FileRange, wanted: Wanted
+    ) -> Iterator[Batch]:
+        """Yield the rows of a range."""
+        is_file, file = _is_file(storage, file_range.file), file_range.file
         with opened(storage, file) as stream:
             batches = reader = _ipc_reader(stream, is_file=is_file)
             if is_file:
-                numbers = range(reader.num_record_batches)[piece.begin : piece.end]
+                numbers = range(reader.num_record_batches)[
+                    file_range.begin : file_range.end
+                ]
                 batches = map(reader.get_batch, numbers)
             check_columns_of(reader.schema.names, wanted, file)
 
             @cache
             def before() -> int:
-                """Count the rows of the pieces before; only an error asks for it."""
-                return sum(len(reader.get_batch(n)) for n in range(piece.begin))
+                """Count the rows of the ranges before; only an error asks for it."""
+                return sum(len(reader.get_batch(n)) for n in range(file_range.begin))
 
             rows = 0
             for batch in batches:

@@ -86,7 +86,7 @@ class ShardRecord:
     reasons: dict[str, int] = field(default_factory=dict)
     """Why."""
     next: tuple[int, int] | None = None
-    """The next piece of the task, and its next batch; None at the end."""
+    """The next range of the task, and its next batch; None at the end."""
 
 
 class JobFolder:

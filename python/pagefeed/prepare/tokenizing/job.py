@@ -9,7 +9,7 @@ from typing import Any
 
 from pagefeed.core._base import Work, near_name
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError, UnsupportedError
-from pagefeed.prepare.texts import Inputs, Piece, Wanted, arrow, pieces_of, types_of
+from pagefeed.prepare.texts import FileRange, Inputs, Wanted, arrow, ranges_of, types_of
 from pagefeed.remote import OutputFolder
 from pagefeed.tokenizer import Rows, Tokenizer
 
@@ -31,8 +31,8 @@ TEXTS = {
 """Types of plain texts, as Arrow writes them."""
 Types = Mapping[str, Any] | None
 """Types of columns by name; None if columns are not restricted."""
-Task = tuple[Piece, ...]
-"""Pieces that are tokenized in order, into shards of their own."""
+Task = tuple[FileRange, ...]
+"""Ranges that are tokenized in order, into shards of their own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,16 +96,16 @@ def plan(inputs: Inputs, shard_bytes: int) -> tuple[Task, ...]:
     most = max(1, shard_bytes * TEXT_PER_SHARD)
     numbers = range(len(inputs.files))
     tasks: list[Task] = []
-    waiting: list[Piece] = []
+    waiting: list[FileRange] = []
     weight = 0
     work = Work("sizes of inputs", total=len(numbers), unit="files")
-    for pieces in work.map(lambda file: pieces_of(inputs, file, most), numbers):
-        for piece in pieces:
-            if waiting and weight + piece.weight > most:
+    for ranges in work.map(lambda file: ranges_of(inputs, file, most), numbers):
+        for file_range in ranges:
+            if waiting and weight + file_range.weight > most:
                 tasks.append(tuple(waiting))
                 waiting, weight = [], 0
-            waiting.append(piece)
-            weight += piece.weight
+            waiting.append(file_range)
+            weight += file_range.weight
     if waiting:
         tasks.append(tuple(waiting))
     return tuple(tasks)

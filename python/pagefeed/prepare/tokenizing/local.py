@@ -23,7 +23,8 @@ class InputWork:
 
     def __init__(self, job: Job, tasks: list[int]) -> None:
         self._weights = {
-            task: sum(piece.weight for piece in job.tasks[task]) for task in tasks
+            task: sum(file_range.weight for file_range in job.tasks[task])
+            for task in tasks
         }
         self._read = dict.fromkeys(tasks, 0)
         self._advanced = 0

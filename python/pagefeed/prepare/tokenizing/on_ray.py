@@ -43,8 +43,8 @@ def run_on_ray(job: Job, num_threads: int, retries: int) -> None:
         task_and_shard = task, len(shards)
         deaths[task_and_shard] += 1
         begin = (0, 0) if not shards else shards[-1].next or (0, 0)
-        pieces = job.tasks[task][begin[0] :]
-        names = ", ".join(dict.fromkeys(piece.file for piece in pieces))
+        ranges = job.tasks[task][begin[0] :]
+        names = ", ".join(dict.fromkeys(file_range.file for file_range in ranges))
         if deaths[task_and_shard] <= retries:
             logger.info("a worker died and %s is tried again: %s", names, said)
             return
@@ -52,7 +52,7 @@ def run_on_ray(job: Job, num_threads: int, retries: int) -> None:
             f"{names}: the worker that tokenizes it died {deaths[task_and_shard]} "
             f"times at the same place: {said}; look at its memory, or tokenize the "
             "file by itself"
-        ).at(file=pieces[0].file)
+        ).at(file=ranges[0].file)
 
     with InputWork(job, left) as work:
         run = on_ray(_run, (job, retries), left, died=died, tick=work.tell)

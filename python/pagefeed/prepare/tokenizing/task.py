@@ -1,4 +1,4 @@
-"""One task: tokenizes pieces of the inputs into shards."""
+"""One task: tokenizes ranges of the inputs into shards."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator
 
 from pagefeed.errors import CancelledError
-from pagefeed.prepare.texts import Batch, read_piece
+from pagefeed.prepare.texts import Batch, read_range
 from pagefeed.prepare.tokenizing.folder import JobFolder
 from pagefeed.prepare.tokenizing.job import Job
 from pagefeed.prepare.tokenizing.shard import Shard
@@ -16,7 +16,7 @@ __all__ = ["run_task", "tasks_left"]
 Advance = Callable[[int], object]
 """Called with the bytes of text since the last call."""
 Position = tuple[int, int]
-"""Numbers of a piece of a task, and of a batch in it."""
+"""Numbers of a range of a task, and of a batch in it."""
 
 
 def tasks_left(job: Job) -> list[int]:
@@ -79,9 +79,9 @@ def _batches(
 ) -> Iterator[tuple[str, Batch, Position]]:
     """Yield batches from a position on, with their file and the next position."""
     first, skip = start
-    for piece_number, piece in enumerate(job.tasks[task][first:], first):
-        batches = read_piece(job.inputs.storage, piece, job.wanted)
+    for range_number, file_range in enumerate(job.tasks[task][first:], first):
+        batches = read_range(job.inputs.storage, file_range, job.wanted)
         some = itertools.islice(enumerate(batches), skip, None)
         for batch_number, batch in some:
-            yield piece.file, batch, (piece_number, batch_number + 1)
+            yield file_range.file, batch, (range_number, batch_number + 1)
         skip = 0

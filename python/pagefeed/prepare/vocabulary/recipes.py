@@ -15,7 +15,7 @@ __all__ = [
     "SPECIAL_TOKENS",
     "UNKNOWN",
     "Kind",
-    "Recipe",
+    "TrainingSettings",
     "letters_of",
     "library",
     "train",
@@ -41,7 +41,7 @@ _STEP = 1e-4
 """Step between the scores that the library gives to letters it kept unasked."""
 
 
-class Recipe(NamedTuple):
+class TrainingSettings(NamedTuple):
     """Settings of training."""
 
     kind: Kind
@@ -68,7 +68,7 @@ def library() -> Any:
     return require("tokenizers", extra="tokenizers", purpose="training a tokenizer")
 
 
-def train(recipe: Recipe, texts: Iterable[str]) -> str:
+def train(settings: TrainingSettings, texts: Iterable[str]) -> str:
     """Train a tokenizer; ``texts`` are iterated once or twice.
 
     Returns:
@@ -77,32 +77,32 @@ def train(recipe: Recipe, texts: Iterable[str]) -> str:
     Raises:
         InvalidArgumentError: If the vocabulary is too small for what it must hold.
     """
-    return _TRAINERS[recipe.kind](recipe, texts)
+    return _TRAINERS[settings.kind](settings, texts)
 
 
-def _bpe(recipe: Recipe, texts: Iterable[str]) -> str:
+def _bpe(settings: TrainingSettings, texts: Iterable[str]) -> str:
     lib = library()
     before = lib.pre_tokenizers
     tokenizer = lib.Tokenizer(lib.models.BPE())
-    by_pattern = before.Split(lib.Regex(recipe.pattern), "isolated")
+    by_pattern = before.Split(lib.Regex(settings.pattern), "isolated")
     to_letters = before.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.pre_tokenizer = before.Sequence([by_pattern, to_letters])
     tokenizer.decoder = lib.decoders.ByteLevel()
     _check_room(
-        recipe, 256 + len(recipe.special_tokens), "256 bytes and special tokens"
+        settings, 256 + len(settings.special_tokens), "256 bytes and special tokens"
     )
     trainer = lib.trainers.BpeTrainer(
-        vocab_size=recipe.vocab_size,
-        special_tokens=list(recipe.special_tokens),
+        vocab_size=settings.vocab_size,
+        special_tokens=list(settings.special_tokens),
         initial_alphabet=sorted(before.ByteLevel.alphabet()),
-        min_frequency=recipe.min_frequency,
+        min_frequency=settings.min_frequency,
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
     return str(tokenizer.to_str())
 
 
-def _wordpiece(recipe: Recipe, texts: Iterable[str]) -> str:
+def _wordpiece(settings: TrainingSettings, texts: Iterable[str]) -> str:
     lib = library()
     unknown = UNKNOWN["wordpiece"]
     tokenizer = lib.Tokenizer(lib.models.WordPiece(unk_token=unknown))
@@ -121,45 +121,45 @@ def _wordpiece(recipe: Recipe, texts: Iterable[str]) -> str:
     for word, count in words.items():
         for letter in word:
             counts[letter] += count
-    letters = letters_of(counts, recipe.coverage)
+    letters = letters_of(counts, settings.coverage)
     inner = {letter for word in words for letter in word[1:]}.intersection(letters)
     # Told ahead and in order: else they are numbered as a hash of words has it, and
     # which of two pairs that are as frequent comes first depends on that.
     first_tokens = [
-        *recipe.special_tokens,
+        *settings.special_tokens,
         *letters,
         *(f"##{c}" for c in sorted(inner)),
     ]
     _check_room(
-        recipe,
+        settings,
         len(first_tokens),
         "special tokens and letters, at the begin of words and inside",
     )
     trainer = lib.trainers.WordPieceTrainer(
-        vocab_size=recipe.vocab_size,
+        vocab_size=settings.vocab_size,
         special_tokens=first_tokens,
         initial_alphabet=letters,
         limit_alphabet=len(letters),
-        min_frequency=recipe.min_frequency,
+        min_frequency=settings.min_frequency,
         show_progress=False,
     )
     repeated = (word for word in sorted(words) for _ in range(words[word]))
     tokenizer.train_from_iterator(repeated, trainer)
     content = json.loads(tokenizer.to_str())
-    special = set(recipe.special_tokens)
+    special = set(settings.special_tokens)
     content["added_tokens"] = [
         token for token in content["added_tokens"] if token["content"] in special
     ]
     return json.dumps(content)
 
 
-def _unigram(recipe: Recipe, texts: Iterable[str]) -> str:
+def _unigram(settings: TrainingSettings, texts: Iterable[str]) -> str:
     lib = library()
     unknown = UNKNOWN["unigram"]
     tokenizer = lib.Tokenizer(lib.models.Unigram())
     tokenizer.pre_tokenizer = lib.pre_tokenizers.Sequence(
         [
-            lib.pre_tokenizers.Split(lib.Regex(recipe.pattern), "isolated"),
+            lib.pre_tokenizers.Split(lib.Regex(settings.pattern), "isolated"),
             lib.pre_tokenizers.Metaspace(prepend_scheme="never"),
         ]
     )
@@ -173,20 +173,20 @@ def _unigram(recipe: Recipe, texts: Iterable[str]) -> str:
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(text)
-    letters = letters_of(counts, recipe.coverage)
-    others = BYTES if recipe.byte_fallback else ()
-    least = len(recipe.special_tokens) + len(others) + len(letters)
-    _check_room(recipe, least, "special tokens, bytes and letters")
+    letters = letters_of(counts, settings.coverage)
+    others = BYTES if settings.byte_fallback else ()
+    least = len(settings.special_tokens) + len(others) + len(letters)
+    _check_room(settings, least, "special tokens, bytes and letters")
     trainer = lib.trainers.UnigramTrainer(
-        vocab_size=recipe.vocab_size - len(others),
-        special_tokens=list(recipe.special_tokens),
+        vocab_size=settings.vocab_size - len(others),
+        special_tokens=list(settings.special_tokens),
         unk_token=unknown,
         show_progress=False,
     )
     rare = dict.fromkeys(map(ord, set(counts).difference(letters)), " ")
     tokenizer.train_from_iterator((text.translate(rare) for text in texts), trainer)
     content = json.loads(tokenizer.to_str())
-    content["model"] |= _even_scores(content["model"], recipe.special_tokens, others)
+    content["model"] |= _even_scores(content["model"], settings.special_tokens, others)
     return json.dumps(content)
 
 
@@ -233,15 +233,15 @@ def letters_of(counts: Counter[str], coverage: float) -> list[str]:
     return sorted(letters)
 
 
-def _check_room(recipe: Recipe, least: int, what: str) -> None:
-    if recipe.vocab_size <= least:
+def _check_room(settings: TrainingSettings, least: int, what: str) -> None:
+    if settings.vocab_size <= least:
         raise InvalidArgumentError(
-            f"vocab_size={recipe.vocab_size} is too small: {what} alone are {least:,}; "
-            "give more, or a lower character_coverage where there is one"
+            f"vocab_size={settings.vocab_size} is too small: {what} alone are "
+            f"{least:,}; give more, or a lower character_coverage where there is one"
         )
 
 
-_TRAINERS: dict[Kind, Callable[[Recipe, Iterable[str]], str]] = {
+_TRAINERS: dict[Kind, Callable[[TrainingSettings, Iterable[str]], str]] = {
     "bpe": _bpe,
     "wordpiece": _wordpiece,
     "unigram": _unigram,

@@ -13,7 +13,7 @@ from pagefeed.prepare.vocabulary.recipes import (
     SPECIAL_TOKENS,
     UNKNOWN,
     Kind,
-    Recipe,
+    TrainingSettings,
     library,
     train,
 )
@@ -179,7 +179,7 @@ def train_tokenizer(
     """
     library()
     check_choice(model, tuple(SPECIAL_TOKENS), "model")
-    recipe = Recipe(
+    settings = TrainingSettings(
         kind=model,
         vocab_size=check_positive(vocab_size, "vocab_size"),
         special_tokens=_special(special_tokens, model),
@@ -198,7 +198,7 @@ def train_tokenizer(
         shuffle=shuffle,
         seed=seed,
     )
-    write_text(path, train(recipe, texts), storage_options)
+    write_text(path, train(settings, texts), storage_options)
     options = storage_options if is_url(path) else None
     tokenizer = Tokenizer(path, storage_options=options)
     return TrainedTokenizer(

@@ -6,7 +6,7 @@ of S3.
 """
 
 from pagefeed.remote.credentials.chain import environment, find_keys
-from pagefeed.remote.credentials.keys import Keys
+from pagefeed.remote.credentials.keys import AccessKeys
 from pagefeed.remote.credentials.profiles import profile_settings
 
-__all__ = ["Keys", "environment", "find_keys", "profile_settings"]
+__all__ = ["AccessKeys", "environment", "find_keys", "profile_settings"]

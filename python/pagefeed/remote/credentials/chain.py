@@ -10,7 +10,13 @@ from collections.abc import Callable, Mapping
 
 from pagefeed.errors import AccessDeniedError
 from pagefeed.remote.credentials.asking import as_json
-from pagefeed.remote.credentials.keys import Absent, Environment, Keys, broken, keys_of
+from pagefeed.remote.credentials.keys import (
+    Absent,
+    AccessKeys,
+    Environment,
+    broken,
+    keys_of,
+)
 from pagefeed.remote.credentials.machine import container_keys, instance_keys
 from pagefeed.remote.credentials.profiles import Profiles, profile_name
 from pagefeed.remote.credentials.sign_on import signed_on_keys
@@ -43,7 +49,7 @@ def environment(options: Mapping[str, str]) -> dict[str, str]:
     return around | given
 
 
-def find_keys(options: Mapping[str, str]) -> Keys:
+def find_keys(options: Mapping[str, str]) -> AccessKeys:
     """Return the credentials of the first source that is set up.
 
     In order: options and variables; a profile of ``~/.aws``; web identity; the
@@ -54,7 +60,7 @@ def find_keys(options: Mapping[str, str]) -> Keys:
         UnavailableError: If its service does not answer now.
     """
     env = environment(options)
-    sources: tuple[Callable[[Environment], Keys], ...] = (
+    sources: tuple[Callable[[Environment], AccessKeys], ...] = (
         *(_named_keys, _profile_keys, _web_identity_keys),
         *(container_keys, instance_keys),
     )
@@ -71,7 +77,7 @@ def find_keys(options: Mapping[str, str]) -> Keys:
     )
 
 
-def _named_keys(env: Environment) -> Keys:
+def _named_keys(env: Environment) -> AccessKeys:
     key, secret, token = map(env.get, _KEY_NAMES)
     if not key and not secret:
         raise Absent("no keys in options or variables (AWS_ACCESS_KEY_ID)")
@@ -79,10 +85,10 @@ def _named_keys(env: Environment) -> Keys:
         missing = _KEY_NAMES[0] if secret else _KEY_NAMES[1]
         advice = "give both in one place: keys in options leave out those of variables"
         raise broken("options and variables", f"{missing} is missing", advice)
-    return Keys(key, secret, token or None)
+    return AccessKeys(key, secret, token or None)
 
 
-def _profile_keys(env: Environment) -> Keys:
+def _profile_keys(env: Environment) -> AccessKeys:
     profiles, name = Profiles(env), profile_name(env)
     if name not in profiles:
         where = " and ".join(profiles.files)
@@ -95,7 +101,7 @@ def _profile_keys(env: Environment) -> Keys:
 
 def _keys_of_profile(
     profiles: Profiles, name: str, env: Environment, seen: tuple[str, ...]
-) -> Keys:
+) -> AccessKeys:
     profile, source = profiles[name], f"profile {name!r}"
     keys = profile.get("aws_access_key_id"), profile.get("aws_secret_access_key")
     # A profile that names itself as the source of its role means its own keys.
@@ -106,7 +112,7 @@ def _keys_of_profile(
             )
         return _keys_of_role(profiles, name, env, (*seen, name))
     if all(keys):
-        return Keys(str(keys[0]), str(keys[1]), profile.get("aws_session_token"))
+        return AccessKeys(str(keys[0]), str(keys[1]), profile.get("aws_session_token"))
     if "sso_session" in profile or "sso_start_url" in profile:
         session = profiles.session(profile.get("sso_session", ""))
         return signed_on_keys(profile, name, session, env)
@@ -119,7 +125,7 @@ def _keys_of_profile(
 
 def _keys_of_role(
     profiles: Profiles, name: str, env: Environment, seen: tuple[str, ...]
-) -> Keys:
+) -> AccessKeys:
     profile, source = profiles[name], f"profile {name!r}"
     region = _region(env) or profile.get("region", "")
     session = profile.get("role_session_name") or _session_name()
@@ -147,8 +153,8 @@ def _keys_of_role(
     return assumed_role(form, keys, region, env)
 
 
-def _keys_of_source(kind: str, env: Environment, source: str) -> Keys:
-    sources: dict[str, Callable[[Environment], Keys]] = {
+def _keys_of_source(kind: str, env: Environment, source: str) -> AccessKeys:
+    sources: dict[str, Callable[[Environment], AccessKeys]] = {
         "Environment": _named_keys,
         "EcsContainer": container_keys,
         "Ec2InstanceMetadata": instance_keys,
@@ -166,7 +172,7 @@ def _keys_of_source(kind: str, env: Environment, source: str) -> Keys:
         ) from None
 
 
-def _process_keys(command: str, source: str) -> Keys:
+def _process_keys(command: str, source: str) -> AccessKeys:
     source = f"credential_process of {source}"
     try:
         done = subprocess.run(  # noqa: S603  # The profile names it.
@@ -187,7 +193,7 @@ def _process_keys(command: str, source: str) -> Keys:
     )
 
 
-def _web_identity_keys(env: Environment) -> Keys:
+def _web_identity_keys(env: Environment) -> AccessKeys:
     file, role = env.get("AWS_WEB_IDENTITY_TOKEN_FILE"), env.get("AWS_ROLE_ARN")
     if not file or not role:
         raise Absent("no web identity (AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN)")

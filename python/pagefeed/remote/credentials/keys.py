@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 from pagefeed.errors import AccessDeniedError
 
-__all__ = ["Absent", "Environment", "Keys", "broken", "keys_of"]
+__all__ = ["Absent", "AccessKeys", "Environment", "broken", "keys_of"]
 
 Environment = Mapping[str, str]
 """Variables of the environment, and options in the form of variables."""
 
 
-class Keys(NamedTuple):
+class AccessKeys(NamedTuple):
     """Credentials that sign requests."""
 
     access_key_id: str
@@ -24,7 +24,7 @@ class Keys(NamedTuple):
     """Seconds since 1970; None if they are valid until they are replaced."""
 
     def __repr__(self) -> str:
-        return "Keys(...)"
+        return "AccessKeys(...)"
 
 
 class Absent(Exception):  # noqa: N818  # It is no error: the next source is asked.
@@ -36,7 +36,7 @@ def broken(source: str, problem: str, advice: str) -> AccessDeniedError:
     return AccessDeniedError(f"credentials by {source}: {problem}: {advice}")
 
 
-def keys_of(answer: Any, names: tuple[str, str, str, str], source: str) -> Keys:
+def keys_of(answer: Any, names: tuple[str, str, str, str], source: str) -> AccessKeys:
     """Return the credentials in an answer.
 
     Args:
@@ -52,7 +52,7 @@ def keys_of(answer: Any, names: tuple[str, str, str, str], source: str) -> Keys:
     key, secret, token, expires = map(fields.get, names)
     if not (isinstance(key, str) and isinstance(secret, str) and key and secret):
         raise broken(source, "its answer has no credentials", "check its settings")
-    return Keys(key, secret, token or None, _seconds(expires, source))
+    return AccessKeys(key, secret, token or None, _seconds(expires, source))
 
 
 def _seconds(expires: str | float | None, source: str) -> float | None:

@@ -6,7 +6,13 @@ from urllib.parse import urlsplit
 
 from pagefeed.errors import UnavailableError
 from pagefeed.remote.credentials.asking import Refused, SilentError, as_json, ask
-from pagefeed.remote.credentials.keys import Absent, Environment, Keys, broken, keys_of
+from pagefeed.remote.credentials.keys import (
+    Absent,
+    AccessKeys,
+    Environment,
+    broken,
+    keys_of,
+)
 
 __all__ = ["container_keys", "instance_keys"]
 
@@ -23,7 +29,7 @@ _ROLES = "/latest/meta-data/iam/security-credentials/"
 _NAMES = ("AccessKeyId", "SecretAccessKey", "Token", "Expiration")
 
 
-def container_keys(environment: Environment) -> Keys:
+def container_keys(environment: Environment) -> AccessKeys:
     """Return the keys of a container of ECS or a pod of EKS.
 
     Raises:
@@ -62,7 +68,7 @@ def _container_token(environment: Environment) -> str | None:
         return file.read().strip()
 
 
-def instance_keys(environment: Environment) -> Keys:
+def instance_keys(environment: Environment) -> AccessKeys:
     """Return the keys of the role of an instance (IMDSv2).
 
     Raises:

@@ -9,7 +9,7 @@ from datetime import datetime
 from urllib.parse import urlencode
 
 from pagefeed.remote.credentials.asking import Refused, as_json, ask
-from pagefeed.remote.credentials.keys import Environment, Keys, broken, keys_of
+from pagefeed.remote.credentials.keys import AccessKeys, Environment, broken, keys_of
 
 __all__ = ["signed_on_keys"]
 
@@ -19,7 +19,7 @@ _NAMES = ("accessKeyId", "secretAccessKey", "sessionToken", "expiration")
 
 def signed_on_keys(
     profile: dict[str, str], name: str, session: dict[str, str], env: Environment
-) -> Keys:
+) -> AccessKeys:
     """Return the keys of a role that a sign-on gives.
 
     Args:

@@ -11,7 +11,7 @@ from urllib.parse import urlencode, urlsplit
 
 from pagefeed.errors import AccessDeniedError
 from pagefeed.remote.credentials.asking import Refused, ask
-from pagefeed.remote.credentials.keys import Environment, Keys, broken, keys_of
+from pagefeed.remote.credentials.keys import AccessKeys, Environment, broken, keys_of
 
 __all__ = ["assumed_role", "signature", "web_identity_role"]
 
@@ -23,7 +23,7 @@ _FORM = "application/x-www-form-urlencoded; charset=utf-8"
 
 def web_identity_role(
     role: str, token_file: str, session: str, region: str, environment: Environment
-) -> Keys:
+) -> AccessKeys:
     """Return keys of a role for a token in a file, which its writer renews.
 
     Raises:
@@ -43,8 +43,8 @@ def web_identity_role(
 
 
 def assumed_role(
-    form: dict[str, str], keys: Keys | None, region: str, environment: Environment
-) -> Keys:
+    form: dict[str, str], keys: AccessKeys | None, region: str, environment: Environment
+) -> AccessKeys:
     """Return keys of a role, asked for with other keys or with a token in the form.
 
     Raises:
@@ -94,7 +94,7 @@ def signature(
     url: str,
     headers: dict[str, str],
     body: bytes,
-    keys: Keys,
+    keys: AccessKeys,
     region: str,
     service: str,
     *,

@@ -8,15 +8,15 @@ from pagefeed.reports.inspection.footers import (
     checksum_share,
 )
 from pagefeed.reports.inspection.inspection import Inspection, PageSizes, inspect
-from pagefeed.reports.inspection.lengths import Lengths, document_lengths
+from pagefeed.reports.inspection.lengths import DocumentLengths, document_lengths
 from pagefeed.reports.inspection.rewriting import Rewriting
 
 __all__ = [
     "NO_CHECKSUMS",
     "ColumnFacts",
+    "DocumentLengths",
     "FileFacts",
     "Inspection",
-    "Lengths",
     "PageSizes",
     "Rewriting",
     "ShuffleCost",

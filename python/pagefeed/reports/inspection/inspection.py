@@ -19,7 +19,7 @@ from pagefeed.reports.inspection.footers import (
     checksum_share,
     file_facts,
 )
-from pagefeed.reports.inspection.lengths import Lengths, document_lengths
+from pagefeed.reports.inspection.lengths import DocumentLengths, document_lengths
 from pagefeed.reports.inspection.rewriting import Rewriting, rewritings
 from pagefeed.reports.plan_digest import evenly
 from pagefeed.reports.soundness import Damage
@@ -68,7 +68,7 @@ class Inspection:
     """Share of its pages with a checksum, by the headers of some."""
     storage: FileFacts | None
     """Facts from the footers; None without pyarrow, or if files are not Parquet."""
-    lengths: Lengths | None
+    lengths: DocumentLengths | None
     """Lengths of documents; None if the column holds neither tokens nor texts."""
     costs: list[ShuffleCost]
     """Cost of an epoch with each shuffle; empty if the column holds no tokens."""

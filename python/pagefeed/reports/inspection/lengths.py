@@ -13,14 +13,14 @@ from pagefeed.errors import MissingDependencyError, UnsupportedError
 from pagefeed.reports.plan_digest import evenly
 from pagefeed.reports.soundness import UNREADABLE, Damage, damage_of
 
-__all__ = ["Lengths", "document_lengths"]
+__all__ = ["DocumentLengths", "document_lengths"]
 
 MOST_SPANS = 512
 QUANTILES = (0.0, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lengths:
+class DocumentLengths:
     """Lengths of documents."""
 
     unit: str
@@ -39,7 +39,7 @@ class Lengths:
 
 def document_lengths(
     dataset: Dataset, *, whole: bool = False
-) -> tuple[Lengths | None, list[Damage]]:
+) -> tuple[DocumentLengths | None, list[Damage]]:
     """Return the lengths of documents, and the pages that cannot be read.
 
     Args:
@@ -116,7 +116,9 @@ def _text_lengths(index: PageIndex, page: int) -> Int64Array:
     return np.asarray(lengths, dtype=np.int64)
 
 
-def _lengths(lengths: Int64Array, unit: str, *, is_sample: bool) -> Lengths | None:
+def _lengths(
+    lengths: Int64Array, unit: str, *, is_sample: bool
+) -> DocumentLengths | None:
     if not len(lengths):
         return None
     quantiles = np.quantile(lengths, QUANTILES, method="lower")
@@ -127,7 +129,7 @@ def _lengths(lengths: Int64Array, unit: str, *, is_sample: bool) -> Lengths | No
         least = 0 if exponent == 0 else 1 << (exponent - 1)
         most = max(0, (1 << exponent) - 1)
         histogram.append((least, most, len(inside), int(inside.sum())))
-    return Lengths(
+    return DocumentLengths(
         unit=unit,
         rows_read=len(lengths),
         is_sample=is_sample,

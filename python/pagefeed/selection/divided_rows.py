@@ -1,4 +1,4 @@
-"""Divisions: the part of each row, stored as runs of rows."""
+"""Rows divided: the part of each row, stored as runs of rows."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pagefeed.core._base import ArrayFolder, ArrayWriter, Int64Array, Work, lazy
 from pagefeed.core.dataset import Spans, derived_arrays, derived_key
 from pagefeed.errors import StaleFileError
 from pagefeed.selection.criteria import NO_PART, Criterion
-from pagefeed.selection.pieces import Piece, pieces_of
+from pagefeed.selection.row_groups import RowGroups, row_groups_of
 
-__all__ = ["Division"]
+__all__ = ["DividedRows"]
 
 VERSION = 5
 
@@ -34,7 +34,7 @@ class _Runs(NamedTuple):
 
 
 @dataclass(eq=False)
-class Division:
+class DividedRows:
     """The rows of spans divided into parts, in one pass over the criterion.
 
     The cache folder of the index keeps the result, and all processes of the machine
@@ -50,11 +50,11 @@ class Division:
     criterion: Criterion
     expected: list[str] | None = None
 
-    def __reduce__(self) -> tuple[type[Division], tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[type[DividedRows], tuple[Any, ...]]:
         """Pickle as the recipe; another process maps or makes the parts itself."""
         stored = self.__dict__.get("stored")
         expected = self.expected if stored is None else stored.about["digests"]
-        return Division, (self.spans, self.criterion, expected)
+        return DividedRows, (self.spans, self.criterion, expected)
 
     @lazy
     def key(self) -> str:
@@ -80,7 +80,7 @@ class Division:
         return stored
 
     def _write(self, writer: ArrayWriter) -> None:
-        """Divide piece by piece, and store the parts."""
+        """Divide some row groups after the other, and store the parts."""
         num_parts = len(self.criterion.parts)
         digests = [hashlib.blake2b(digest_size=16) for _ in range(num_parts)]
         has_values = True
@@ -109,26 +109,30 @@ class Division:
         }
 
     def _all_runs(self) -> Iterator[list[_Runs]]:
-        """Yield the runs of each piece in order, with one thread per CPU."""
+        """Yield the runs of the row groups in order, with one thread per CPU."""
         what, total = self.criterion.what, self.spans.num_rows
         logger.info("%s: %d rows are looked at, once", what, total)
         self.criterion.begin()
-        pieces = pieces_of(self.spans, by_file=self.criterion.by_file)
+        every = row_groups_of(self.spans, by_file=self.criterion.by_file)
         work = Work(what, total=total, unit="rows")
-        return work.map(self._runs_of, pieces, lambda piece: piece.num_wanted)
+        return work.map(self._runs_of, every, lambda row_groups: row_groups.num_wanted)
 
-    def _runs_of(self, piece: Piece) -> list[_Runs]:
-        """Return the runs of each part in a piece; runs end where pages do."""
-        index = piece.index
-        part_of_row, num_values = self.criterion.labels(piece)
-        part_of_row[~piece.wanted()] = NO_PART
-        pages = index.pages_of_rows([piece.begin, piece.begin + piece.num_rows - 1])
-        borders = index.first_rows(np.arange(pages[0] + 1, pages[1] + 1)) - piece.begin
-        begins = np.ones(piece.num_rows, dtype=bool)
+    def _runs_of(self, row_groups: RowGroups) -> list[_Runs]:
+        """Return the runs of each part in row groups; runs end where pages do."""
+        index = row_groups.index
+        part_of_row, num_values = self.criterion.labels(row_groups)
+        part_of_row[~row_groups.wanted()] = NO_PART
+        pages = index.pages_of_rows(
+            [row_groups.begin, row_groups.begin + row_groups.num_rows - 1]
+        )
+        borders = (
+            index.first_rows(np.arange(pages[0] + 1, pages[1] + 1)) - row_groups.begin
+        )
+        begins = np.ones(row_groups.num_rows, dtype=bool)
         np.not_equal(part_of_row[1:], part_of_row[:-1], out=begins[1:])
         begins[borders] = True
         first = np.flatnonzero(begins)
-        length = np.diff(np.append(first, piece.num_rows))
+        length = np.diff(np.append(first, row_groups.num_rows))
         # Sort runs by part, and by row within a part.
         order = np.argsort(part_of_row[first], kind="stable")
         order = order[part_of_row[first[order]] != NO_PART]
@@ -148,7 +152,7 @@ class Division:
             row, num_rows = first[begin:end], length[begin:end]
             new_page = np.diff(page[begin:end], prepend=-1) != 0
             values = None if before is None else before[row + num_rows] - before[row]
-            first_row = row + piece.begin
+            first_row = row + row_groups.begin
             runs = _Runs(int(part_of_run[begin]), first_row, num_rows, new_page, values)
             runs_of_parts.append(runs)
         return runs_of_parts

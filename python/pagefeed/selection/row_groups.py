@@ -1,4 +1,4 @@
-"""Pieces: consecutive row groups, mostly of one file, which are read at once."""
+"""Consecutive row groups, mostly of one file, which are read at once."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import numpy.typing as npt
 from pagefeed.core._base import Int64Array, joined_ranges
 from pagefeed.core.dataset import Spans
 
-__all__ = ["Piece", "pieces_of"]
+__all__ = ["RowGroups", "row_groups_of"]
 
-PIECE_ROWS = 1 << 20
+ROWS_AT_ONCE = 1 << 20
 
 
 @dataclass(kw_only=True, eq=False)
-class Piece:
+class RowGroups:
     """Consecutive row groups, and which of their rows are wanted."""
 
     spans: Spans
-    """The wanted rows of all pieces."""
+    """The wanted rows of the dataset, in these row groups and others."""
     files: range
     """Numbers of the files: one, unless files do not matter."""
     first_pages: Int64Array
@@ -43,14 +43,14 @@ class Piece:
         """Rows of the row groups, wanted or not."""
 
     @property
-    def row_groups(self) -> list[int]:
+    def numbers(self) -> list[int]:
         """Numbers of the row groups in the file."""
         locate = self.index.core.locate
         return [locate(page)[1] for page in self.first_pages.tolist()]
 
     @property
     def span_range(self) -> tuple[int, int]:
-        """First span of the piece, and one past the last."""
+        """First span of the row groups, and one past the last."""
         first, stop = self.spans.spans_before(self.first_rows[[0, -1]]).tolist()
         return first, stop
 
@@ -63,7 +63,7 @@ class Piece:
     def groups_with_rows(self) -> list[int]:
         """Return the numbers of the row groups with wanted rows."""
         num_spans = np.diff(self.spans.spans_before(self.first_rows))
-        pairs = zip(self.row_groups, num_spans.tolist(), strict=True)
+        pairs = zip(self.numbers, num_spans.tolist(), strict=True)
         return [group for group, count in pairs if count]
 
     def groups_by_file(self) -> Iterator[tuple[int, list[int], Int64Array]]:
@@ -88,13 +88,13 @@ class Piece:
         return wanted
 
 
-def pieces_of(spans: Spans, *, by_file: bool = True) -> Iterator[Piece]:
-    """Yield the pieces that hold rows of ``spans``, in order.
+def row_groups_of(spans: Spans, *, by_file: bool = True) -> Iterator[RowGroups]:
+    """Yield the row groups that hold rows of ``spans``, some at a time, in order.
 
     Args:
         spans: The rows.
-        by_file: Whether each piece is of one file. If not, many small files form one
-            piece.
+        by_file: Whether those of each file are yielded apart. If not, those of many
+            small files come together.
     """
     index = spans.index
     if index.num_rows == 0:
@@ -105,12 +105,12 @@ def pieces_of(spans: Spans, *, by_file: bool = True) -> Iterator[Piece]:
     files = np.searchsorted(index.file_first_page, pages, side="right") - 1
     begin = 0
     while begin < len(pages):
-        end = int(np.searchsorted(rows, rows[begin] + PIECE_ROWS, side="left"))
+        end = int(np.searchsorted(rows, rows[begin] + ROWS_AT_ONCE, side="left"))
         last = np.searchsorted(files, files[begin], side="right") if by_file else end
         end = min(end, int(last), len(pages))
         first, stop = spans.spans_before(rows[[begin, end]]).tolist()
         if first < stop and rows[begin] < rows[end]:
-            yield Piece(
+            yield RowGroups(
                 spans=spans,
                 files=range(int(files[begin]), int(files[end - 1]) + 1),
                 first_pages=pages[begin:end],
