@@ -94,15 +94,36 @@ pub struct Segment {
     follows: bool,
 }
 
+/// Places that predict the tokens of a segment, or none: the segment's own places, moved
+/// by the shift of labels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Labels {
+    /// Places before the first label.
+    pub before: Range<usize>,
+    /// Places with a label, which is the token `shift` places later.
+    pub labelled: Range<usize>,
+    /// Places after the last label: those at the end of a row.
+    pub behind: Range<usize>,
+}
+
 impl Segment {
-    /// Returns the first place whose token is predicted by the token before it; the end if
-    /// there is none, as in padding.
+    /// Returns the places with and without labels. Each label stands `shift` places before
+    /// its token, and not before the `row` of the segment. `across_documents` lets the
+    /// last token of a document predict the first of the next one.
     #[inline(always)]
-    pub fn first_predicted(&self, across_documents: bool) -> usize {
-        match self.is_document {
-            false => self.places.end,
-            true if across_documents && self.follows => self.places.start,
-            true => self.places.start + 1,
+    pub fn labels(&self, row: &Range<usize>, shift: usize, across_documents: bool) -> Labels {
+        let Range { start, end } = self.places;
+        let predicted = match self.is_document {
+            false => end,
+            true if across_documents && self.follows => start,
+            true => start + 1,
+        };
+        let first = start.max(row.start + shift) - shift;
+        let (middle, last) = (predicted - shift, end - shift);
+        Labels {
+            before: first..middle,
+            labelled: middle..last,
+            behind: last..if end == row.end { end } else { last },
         }
     }
 }
@@ -149,13 +170,27 @@ mod tests {
         for (begin, end) in [(0, 10), (10, 20), (30, 40)] {
             borders.add(begin, end, Joins::default());
         }
-        let predicted = |across| -> Vec<usize> {
-            let segments = borders.segments(0..50);
-            segments.map(|all| all.first_predicted(across)).collect()
+        let labelled = |row: Range<usize>, shift, across| -> Vec<Range<usize>> {
+            let labels = borders.segments(row.clone());
+            let labels: Vec<Labels> = labels.map(|s| s.labels(&row, shift, across)).collect();
+            // Together they are all places of the row, in order.
+            let all = labels
+                .iter()
+                .flat_map(|own| [&own.before, &own.labelled, &own.behind]);
+            let all: Vec<usize> = all.cloned().flatten().collect();
+            assert_eq!(all, row.collect::<Vec<_>>());
+            labels.into_iter().map(|own| own.labelled).collect()
         };
         // Padding predicts no token, in whatever way documents follow it.
-        assert_eq!(predicted(false), [1, 11, 30, 31, 50]);
-        assert_eq!(predicted(true), [1, 10, 30, 31, 50]);
+        let own = [1..10, 11..20, 30..30, 31..40, 50..50];
+        assert_eq!(labelled(0..50, 0, false), own);
+        let across = [1..10, 10..20, 30..30, 31..40, 50..50];
+        assert_eq!(labelled(0..50, 0, true), across);
+        let before = |places: Range<usize>| places.start - 1..places.end - 1;
+        assert_eq!(labelled(0..50, 1, false), own.map(before));
+        assert_eq!(labelled(0..50, 1, true), across.map(before));
+        // Nothing predicts the first token of a row.
+        assert_eq!(labelled(10..40, 1, true), [10..19, 29..29, 30..39]);
         let places = borders.segments(5..25).map(|segment| segment.places);
         assert_eq!(places.collect::<Vec<_>>(), [5..10, 10..20, 20..25]);
     }

@@ -34,10 +34,5 @@ fn rows(row_length: usize, borders: &Borders) -> impl Iterator<Item = Range<usiz
 }
 
 fn lengths(row: Range<usize>, borders: &Borders) -> impl Iterator<Item = usize> {
-    let mut start = row.start;
-    std::iter::from_fn(move || {
-        let begin = start;
-        start = borders.next(begin + 1).min(row.end);
-        (begin < row.end).then(|| start - begin)
-    })
+    borders.segments(row).map(|segment| segment.places.len())
 }

@@ -120,9 +120,6 @@ impl<'a> Maker<'a> {
             self.put_labels(&row, &segment, tokens);
             num_documents += i32::from(segment.is_document);
         }
-        if self.shift > 0 {
-            self.ignore(row.end - 1..row.end);
-        }
     }
 
     /// Records the border before a segment, and its length. Padding fills a document up
@@ -178,14 +175,14 @@ impl<'a> Maker<'a> {
         segment: &Segment,
         tokens: &[T],
     ) {
-        let Range { start, end } = segment.places;
-        let predicted = segment.first_predicted(self.across_documents);
-        let first = start.max(row.start + self.shift) - self.shift;
-        let (middle, last) = (predicted - self.shift, end - self.shift);
-        self.ignore(first..middle);
+        let labels = segment.labels(row, self.shift, self.across_documents);
+        let places = labels.labelled;
+        self.ignore(labels.before);
+        self.ignore(labels.behind);
+        let predicted = places.start + self.shift..places.end + self.shift;
         self.slot(Field::Labels)
-            .copy(middle..last, &tokens[predicted..end]);
-        self.slot(Field::LossMask).fill(middle..last, 1);
+            .copy(places.clone(), &tokens[predicted]);
+        self.slot(Field::LossMask).fill(places, 1);
     }
 
     #[inline(always)]

@@ -17,6 +17,11 @@ impl Column<'_> {
     /// Writes a number, given as bits, for tokens at some positions.
     fn fill(&mut self, tokens: &Range<usize>, bits: u64) {
         let (places, _) = self.aligned.places(tokens.clone());
+        self.fill_places(places, bits);
+    }
+
+    /// Writes a number to some positions of the batch.
+    fn fill_places(&mut self, places: Range<usize>, bits: u64) {
         let (width, memory) = (self.aligned.per_token.width, &mut *self.memory);
         let places = places.start * width..places.end * width;
         match self.aligned.number.num_bytes() {
@@ -86,45 +91,22 @@ impl<'a> AlignedWriter<'a> {
     /// document where labels do not cross documents. Call it after the whole batch is
     /// written.
     pub fn end(&mut self, borders: &Borders) {
-        if !self.columns.iter().any(|column| column.aligned.is_shifted) || self.row_length == 0 {
+        let is_shifted = |column: &&mut Column<'_>| column.aligned.is_shifted;
+        let mut shifted: Vec<_> = self.columns.iter_mut().filter(is_shifted).collect();
+        if shifted.is_empty() || self.row_length == 0 {
             return;
         }
-        let ends = self.shifted_ends(borders);
-        for Column { aligned, memory } in &mut self.columns {
-            if !aligned.is_shifted {
-                continue;
-            }
-            let (bytes, padding) = (
-                aligned.token_bytes(),
-                aligned.per_token.padding.to_le_bytes(),
-            );
-            let padding = &padding[..bytes / aligned.per_token.width.max(1)];
-            for &place in &ends {
-                let token = memory.get_mut(bytes * place..bytes * (place + 1));
-                for number in token
-                    .unwrap_or_default()
-                    .chunks_exact_mut(padding.len().max(1))
-                {
-                    number.copy_from_slice(padding);
-                }
-            }
-        }
-    }
-
-    /// Places at which no token follows that could be predicted.
-    fn shifted_ends(&self, borders: &Borders) -> Vec<usize> {
-        let mut ends = Vec::new();
         for end in (self.row_length..=borders.num_tokens()).step_by(self.row_length) {
-            for segment in borders.segments(end - self.row_length..end) {
-                let start = segment.places.start;
-                let is_unpredicted = segment.first_predicted(self.across_documents) > start;
-                if start > end - self.row_length && is_unpredicted {
-                    ends.push(start - 1);
+            let row = end - self.row_length..end;
+            for segment in borders.segments(row.clone()) {
+                let labels = segment.labels(&row, 1, self.across_documents);
+                for column in &mut shifted {
+                    let padding = column.aligned.per_token.padding;
+                    column.fill_places(labels.before.clone(), padding);
+                    column.fill_places(labels.behind.clone(), padding);
                 }
             }
-            ends.push(end - 1);
         }
-        ends
     }
 
     /// Copies the numbers of a part of a line with `num_tokens` tokens to position
