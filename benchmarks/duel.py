@@ -8,7 +8,8 @@ each build is started and lives to the end. They take as many batches in turn, a
 first of a pair is now this, now that one. On a machine that does other work this tells
 them apart where rates do not: what is compared is processor time of all threads and of
 the consumer's thread, and counts. A pause after each batch stands for a training step:
-batches are then made ahead, and wait.
+batches are then made ahead, and wait. A turn must be long: in one of 400 batches, which
+takes 40 ms, a build that loads far ahead between turns seems cheaper than in a run.
 
 Shown are medians of all turns, and of the ratios new to old, pair by pair. Twice the
 same folder shows what a difference must exceed, and with ``--new-steps`` what another
@@ -183,7 +184,7 @@ def main() -> None:
     )
     parser.add_argument("builds", nargs="*", type=Path, metavar="FOLDER")
     parser.add_argument("--pairs", type=int, default=20)
-    parser.add_argument("--batches", type=int, default=400, help="of a turn")
+    parser.add_argument("--batches", type=int, default=2000, help="of a turn")
     parser.add_argument("--pause-ms", type=float, default=0.0, help="after each batch")
     parser.add_argument("--only", nargs="+", default=WAYS, choices=WAYS)
     parser.add_argument(

@@ -20,6 +20,7 @@ use std::cmp::Reverse;
 
 use crate::error::{Error, Result};
 use crate::order::mix;
+use crate::prefetch::fetch;
 use place::{Attempt, Item, fewest_splits};
 pub use rule::{Method, Rule};
 
@@ -69,6 +70,11 @@ impl Packing {
             self.first_piece.get(sequence + 1)?,
         );
         self.pieces.get(*first as usize..*end as usize)
+    }
+
+    /// Prefetches what says where the pieces of a sequence are.
+    pub(crate) fn prefetch(&self, sequence: usize) {
+        fetch(self.first_piece.as_ptr().wrapping_add(sequence));
     }
 }
 

@@ -8,12 +8,20 @@ use crate::engine::Page;
 use crate::engine::bundle::Bundle;
 use crate::engine::plan::Segment;
 use crate::gather::Ahead;
-use crate::packing::Piece;
+use crate::packing::{Packing, Piece};
 use crate::prefetch::fetch;
 use crate::tokens::TokenPage;
 
-/// Distance in segments at which the memory of a later segment is prefetched.
-const SEGMENTS_AHEAD: usize = 6;
+/// Distances in segments at which memory of a later segment is prefetched. Each address is
+/// read from what the one before it fetched.
+mod ahead {
+    /// Of where its row begins, or of where the pieces of a packed sequence are.
+    pub const ROW: usize = 6;
+    /// Of the pieces of a packed sequence.
+    pub const PIECES: usize = 4;
+    /// Of where the rows of its pieces begin.
+    pub const ROWS_OF_PIECES: usize = 2;
+}
 
 /// Segments of a batch, to be copied in order.
 pub(super) struct Copies<'a> {
@@ -64,17 +72,40 @@ impl<'a> Copies<'a> {
         first.unwrap_or(segment.page)
     }
 
+    fn packing(&self, segment: &Segment) -> Option<&'a Packing> {
+        self.bundle(segment).and_then(Bundle::packing)
+    }
+
+    fn pieces(&self, number: usize) -> Option<&'a [Piece]> {
+        let segment = self.segments.get(number)?;
+        self.packing(segment)?.sequence(segment.row as usize)
+    }
+
     /// Returns a segment whose page is in memory, and the page.
     fn held(&self, number: usize) -> Option<(&Segment, &'a TokenPage)> {
         let segment = self.segments.get(number)?;
         Some((segment, self.page(segment)?))
     }
 
-    /// Prefetches where the tokens of a later segment begin, which is itself some segments
-    /// ahead of the tokens.
+    /// Prefetches what says where the tokens of later segments begin, while segment
+    /// `number` is copied.
     pub fn prefetch(&self, number: usize) {
-        if let Some((later, page)) = self.held(number + SEGMENTS_AHEAD) {
-            fetch(page.row_offsets.as_ptr().wrapping_add(later.row as usize));
+        if let Some((later, page)) = self.held(number + ahead::ROW) {
+            match self.packing(later) {
+                None => fetch_row(page, later.row),
+                Some(packing) => packing.prefetch(later.row as usize),
+            }
+        }
+        if self.batch.bundles.is_empty() {
+            return;
+        }
+        if let Some(pieces) = self.pieces(number + ahead::PIECES) {
+            fetch(pieces.as_ptr());
+        }
+        if let Some((_, page)) = self.held(number + ahead::ROWS_OF_PIECES)
+            && let Some(pieces) = self.pieces(number + ahead::ROWS_OF_PIECES)
+        {
+            pieces.iter().for_each(|piece| fetch_row(page, piece.row));
         }
     }
 
@@ -90,6 +121,10 @@ impl<'a> Copies<'a> {
             Ahead::new(page, next.row, next.first_token, next.end - next.start)
         })
     }
+}
+
+fn fetch_row(page: &TokenPage, row: u32) {
+    fetch(page.row_offsets.as_ptr().wrapping_add(row as usize));
 }
 
 /// Returns the pieces of a packed sequence.
