@@ -1,11 +1,12 @@
 """Two builds of pagefeed against each other, as live processes that take turns.
 
-    python benchmarks/duel.py OLD NEW [--pairs 20] [--only page fields] [--pause-ms 1]
+    python benchmarks/duel.py OLD NEW [--pairs 24] [--only page fields] [--pause-ms 1]
 
 OLD and NEW are folders that hold the package ``pagefeed`` with its core, such as
-``python`` of two checkouts. For each way to batches of 64 x 2048 tokens, one process of
-each build is started and lives to the end. They take as many batches in turn, and the
-first of a pair is now this, now that one. On a machine that does other work this tells
+``python`` of two checkouts. For each way to batches of 64 x 2048 tokens, a process of
+each build is started. They take as many batches in turn, and the first of a pair is now
+this, now that one. After some pairs both are started anew: where its memory lies makes
+a process 5 % faster or slower for life. On a machine that does other work this tells
 them apart where rates do not: what is compared is processor time of all threads and of
 the consumer's thread, and counts. A pause after each batch stands for a training step:
 batches are then made ahead, and wait. A turn must be long: in one of 400 batches, which
@@ -33,6 +34,7 @@ HERE = Path(__file__).resolve().parent
 BATCH_SIZE, LENGTH = 64, 2048
 FIELDS = ("input_ids", "labels", "position_ids", "document_ids", "cu_seqlens")
 NUM_TOKENS = 200_000_000
+PAIRS_OF_A_LIFE = 4
 
 Figures = dict[str, float]
 
@@ -159,17 +161,18 @@ def duel(
     builds: list[Path], arguments: list[str], num_pairs: int, new_steps: str
 ) -> None:
     """Print the figures of one way."""
-    fighters = [
-        Fighter(build, [*arguments, "--new-steps", steps])
-        for build, steps in zip(builds, ("batch_size", new_steps), strict=True)
-    ]
     pairs: list[list[Figures]] = []
-    for number in range(num_pairs):
-        order = [0, 1] if number % 2 == 0 else [1, 0]
-        turns = {which: fighters[which].take_turn() for which in order}
-        pairs.append([turns[0], turns[1]])
-    for fighter in fighters:
-        fighter.end()
+    while len(pairs) < num_pairs:
+        fighters = [
+            Fighter(build, [*arguments, "--new-steps", steps])
+            for build, steps in zip(builds, ("batch_size", new_steps), strict=True)
+        ]
+        for number in range(min(PAIRS_OF_A_LIFE, num_pairs - len(pairs))):
+            order = [0, 1] if number % 2 == 0 else [1, 0]
+            turns = {which: fighters[which].take_turn() for which in order}
+            pairs.append([turns[0], turns[1]])
+        for fighter in fighters:
+            fighter.end()
     for name in pairs[0][0]:
         old, new = (statistics.median(pair[i][name] for pair in pairs) for i in (0, 1))
         ratios = [new[name] / old[name] for old, new in pairs if old[name] > 0]
@@ -183,7 +186,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("builds", nargs="*", type=Path, metavar="FOLDER")
-    parser.add_argument("--pairs", type=int, default=20)
+    parser.add_argument("--pairs", type=int, default=24)
     parser.add_argument("--batches", type=int, default=2000, help="of a turn")
     parser.add_argument("--pause-ms", type=float, default=0.0, help="after each batch")
     parser.add_argument("--only", nargs="+", default=WAYS, choices=WAYS)
