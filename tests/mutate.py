@@ -58,7 +58,7 @@ FITTING: list[tuple[str, str]] = [
     ("dataset/", "schemas index_cache faces files/folders lookups seams"),
     ("field", "batches/fields made_fields"),
     ("document row_columns", "batches/documents batches/decode token_ids"),
-    ("documents/decoding reports/decoding", "batches/decode"),
+    ("documents/ahead reports/decoding", "batches/decode"),
     ("batches/engines", "batches/view iterator"),
     ("batches/formats", "batches/torch"),
     ("batches/", "iterator last_steps small_files released metrics"),

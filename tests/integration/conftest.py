@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from made.numbered import write_numbered
+
 LAYOUTS: dict[str, dict[str, Any]] = {
     "default": {},
     "small pages": {"data_page_size": 2048, "write_batch_size": 16},
@@ -42,6 +44,14 @@ def token_files(request, tmp_path_factory) -> list[Path]:
         pq.write_table(table, path, row_group_size=150, **LAYOUTS[request.param])
         paths.append(path)
     return paths
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Two files of numbered tokens, for loaders of `made.numbered`."""
+    path: Path = tmp_path_factory.mktemp("numbered")
+    write_numbered(path)
+    return path
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """A small dataset whose tokens are numbered through, and loaders of it."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,11 @@ def numbered_loader(
 def first_tokens(batch: dict[str, Any]) -> list[int]:
     """What tells the rows of a batch apart: their first tokens; -1 is padding."""
     return [int(token) for token in batch["input_ids"][:, 0]]
+
+
+def batches_of(loader: Iterable[dict[str, Any]]) -> list[list[int]]:
+    """The first tokens of each batch of an iteration."""
+    return [first_tokens(batch) for batch in loader]
 
 
 def rows_of(loader: pf.Loader) -> list[int]:

@@ -4,13 +4,13 @@ import json
 import struct
 import uuid
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import (
@@ -27,6 +27,8 @@ from pyiceberg.manifest import (
 from pyiceberg.table import StaticTable
 from pyiceberg.typedef import Record
 from pyroaring import BitMap
+
+import pagefeed as pf
 
 MAGIC = 1_681_511_377
 Z85 = (
@@ -48,6 +50,21 @@ def rows_table(begin: int, end: int, **columns: Any) -> pa.Table:
             **columns,
         }
     )
+
+
+def sorted_rows(rows: Iterable[dict[str, Any]]) -> list[Any]:
+    """Rows by id, from any reader, to compare."""
+    return sorted((row["id"], row["lang"], tuple(row["tokens"])) for row in rows)
+
+
+def of_delta(folder: Path, version: int | None = None) -> pf.dataset.ParquetDataset:
+    """Return a version of a table of such rows."""
+    return pf.delta(folder, version, column="tokens", metadata=["id", "lang"])
+
+
+def by_deltalake(folder: Path) -> list[Any]:
+    """The same rows as deltalake reads them."""
+    return sorted_rows(pa.table(DeltaTable(folder).scan()).to_pylist())
 
 
 def bitmap_of(rows: Sequence[int]) -> bytes:

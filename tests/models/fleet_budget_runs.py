@@ -8,18 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
 import pagefeed as pf
-from made.numbered import numbered_loader
 from models.fleet_runs import FleetMachine
 from models.machines import PADDING, SIZES, Fuse
-from models.runs import ORDERS, numbered
+from models.runs import ORDERS, budget_loader
 from pagefeed.contract import Step
-
-
-def joined_loader(**options: Any) -> pf.Loader:
-    """A loader of documents, joined in batches of so many tokens."""
-    documents = pf.Documents([], max_length=50, pad=None)
-    settings = {"sequences": documents, "batch_tokens": 150, "batch_size": None}
-    return numbered_loader(numbered(), **settings, **options)
 
 
 def first_of_documents(batch: dict[str, Any]) -> list[int]:
@@ -33,7 +25,7 @@ def first_of_documents(batch: dict[str, Any]) -> list[int]:
 @functools.cache
 def batches(order: int, epoch: int) -> list[list[int]]:
     """The documents of the batches of an epoch, by a loader of one rank."""
-    loader = joined_loader(drop_last=False, padding=PADDING, **ORDERS[order])
+    loader = budget_loader(pad=None, drop_last=False, padding=PADDING, **ORDERS[order])
     loader.set_epoch(epoch)
     return [first_of_documents(batch) for batch in loader]
 
@@ -76,18 +68,15 @@ class FleetBudgetMachine(FleetMachine):
     def start(
         self, sizes: tuple[int, int], epochs: int, drop_last: bool, chosen: int
     ) -> None:
-        super().start(sizes, epochs, drop_last, None, chosen)
+        self.part = None
+        self.begin_with(sizes, epochs, drop_last, chosen)
 
     def make(self, rank: int, world_size: int, batch_size: int) -> pf.Loader:
-        return joined_loader(
-            rank=rank,
-            world_size=world_size,
-            global_batch_size=world_size * batch_size,
-            epochs=self.model.epochs,
-            drop_last=self.model.drop_last,
-            padding=PADDING,
+        return budget_loader(
+            pad=None,
             transform=Tags(),
-            **ORDERS[self.order],
+            **self.settings(rank, world_size),
+            global_batch_size=world_size * batch_size,
         )
 
     def tokens(self, epoch: int, ranks: int = 1) -> list[int]:

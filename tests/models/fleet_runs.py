@@ -11,7 +11,7 @@ import pagefeed as pf
 from made.numbered import numbered_loader
 from models.machines import PADDING, BrokenTransformError, Fuse
 from models.run_model import RunModel
-from models.runs import ORDERS, EpochMachine, numbered
+from models.runs import EpochMachine, numbered
 
 
 @dataclass
@@ -41,16 +41,11 @@ class FleetMachine(EpochMachine):
     def make(self, rank: int, world_size: int, batch_size: int) -> pf.Loader:
         return numbered_loader(
             numbered(),
-            rank=rank,
-            world_size=world_size,
             batch_size=None,
-            global_batch_size=world_size * batch_size,
-            epochs=self.model.epochs,
-            drop_last=self.model.drop_last,
-            padding=PADDING,
             transform=Fuse(),
             context_parallel=self.part,
-            **ORDERS[self.order],
+            **self.settings(rank, world_size),
+            global_batch_size=world_size * batch_size,
         )
 
     @rule(data=st.data(), world_size=st.integers(1, 8), fails=st.booleans())

@@ -101,8 +101,14 @@ class EpochMachine(RunMachine):
         part: pf.ContextParallel | None,
         chosen: int,
     ) -> None:
-        batch_size, world_size = sizes
         self.part = part
+        self.begin_with(sizes, epochs, drop_last, chosen)
+
+    def begin_with(
+        self, sizes: tuple[int, int], epochs: int, drop_last: bool, chosen: int
+    ) -> None:
+        """Begin with a batch size and a world size, in one of the orders."""
+        batch_size, world_size = sizes
         self.choose_order(chosen)
         model = self.model_type(
             batch_size=batch_size,
@@ -120,16 +126,22 @@ class EpochMachine(RunMachine):
     def make(self, rank: int, world_size: int, batch_size: int) -> pf.Loader:
         return numbered_loader(
             numbered(),
-            rank=rank,
-            world_size=world_size,
             batch_size=batch_size,
-            epochs=self.model.epochs,
-            drop_last=self.model.drop_last,
-            padding=PADDING,
             transform=Fuse(),
             context_parallel=self.part,
-            **ORDERS[self.order],
+            **self.settings(rank, world_size),
         )
+
+    def settings(self, rank: int, world_size: int) -> dict[str, Any]:
+        """The settings that loaders of all kinds of batches share."""
+        return {
+            "rank": rank,
+            "world_size": world_size,
+            "epochs": self.model.epochs,
+            "drop_last": self.model.drop_last,
+            "padding": PADDING,
+            **ORDERS[self.order],
+        }
 
     def tokens(self, epoch: int, ranks: int = 1) -> list[int]:
         """What tells the sequences of an epoch apart, which so many ranks began."""
@@ -168,8 +180,9 @@ class Tag(Fuse):
         return {"input_ids": np.array([[tokens.max()]])}
 
 
-def budget_loader(**options: Any) -> pf.Loader:
-    documents = pf.Documents([], max_length=50)
+def budget_loader(pad: Any = "longest", **options: Any) -> pf.Loader:
+    """A loader of documents in batches of so many tokens."""
+    documents = pf.Documents([], max_length=50, pad=pad)
     settings = {"sequences": documents, "batch_tokens": 150, "batch_size": None}
     return numbered_loader(numbered(), **settings, **options)
 
@@ -211,16 +224,7 @@ class BudgetMachine(EpochMachine):
         chosen=st.integers(0, len(ORDERS) - 1),
     )
     def start(self, world_size: int, epochs: int, drop_last: bool, chosen: int) -> None:
-        self.choose_order(chosen)
-        model = RunModel(
-            batch_size=1,
-            world_size=world_size,
-            epoch_size=len(self.tokens(0)),
-            epochs=epochs,
-            drop_last=drop_last,
-            balanced="balance" in ORDERS[self.order],
-        )
-        self.begin(model)
+        self.begin_with((1, world_size), epochs, drop_last, chosen)
 
     def restore(self, snapshot: Any, batch_size: int, world_size: int) -> None:
         del batch_size
@@ -228,15 +232,7 @@ class BudgetMachine(EpochMachine):
 
     def make(self, rank: int, world_size: int, batch_size: int) -> pf.Loader:
         assert batch_size == 1
-        return budget_loader(
-            rank=rank,
-            world_size=world_size,
-            epochs=self.model.epochs,
-            drop_last=self.model.drop_last,
-            padding=PADDING,
-            transform=Tag(),
-            **ORDERS[self.order],
-        )
+        return budget_loader(transform=Tag(), **self.settings(rank, world_size))
 
     def tokens(self, epoch: int, ranks: int = 1) -> list[int]:
         return budget_tokens(self.order, epoch, ranks)
@@ -289,12 +285,7 @@ class InfilledMachine(EpochMachine):
     def make(self, rank: int, world_size: int, batch_size: int) -> pf.Loader:
         return numbered_loader(
             infilled(),
-            rank=rank,
-            world_size=world_size,
             batch_size=batch_size,
-            epochs=self.model.epochs,
-            drop_last=self.model.drop_last,
-            padding=PADDING,
             transform=FirstOwnToken(),
-            **ORDERS[self.order],
+            **self.settings(rank, world_size),
         )

@@ -1,10 +1,11 @@
 """Each framework is tested where it is installed: `make test-trainers`."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from trainers.running import write_data
+from trainers.running import ADAPTERS, write_data
 
 
 def pytest_collection_modifyitems(items):
@@ -13,6 +14,15 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings("default"))
+
+
+@pytest.fixture(scope="module")
+def adapter() -> str:
+    """The adapter of the framework that this environment has."""
+    name = Path(sys.prefix).name
+    if name not in ADAPTERS:
+        pytest.skip("make test-trainers ARGS=transformers")
+    return name
 
 
 @pytest.fixture(scope="module")

@@ -28,6 +28,11 @@ JOBS = TESTS / "trainers" / "jobs"
 LENGTH = 32
 NUM_SEQUENCES = 112
 """Of one epoch: 14 steps of 2 ranks, 28 of one."""
+ADAPTERS = (
+    *("accelerate", "deepspeed", "jax", "lightning", "megatron", "olmo"),
+    *("torchtitan", "transformers"),
+)
+"""Those that have a job of their own for features and policies."""
 IMPORTS = (
     *(
         "accelerate",
@@ -184,3 +189,30 @@ def all_rows(
 
 EPOCH = [1 + LENGTH * number for number in range(NUM_SEQUENCES)]
 """First tokens of all sequences."""
+
+
+class Told:
+    """What ranks that come and go wrote down: step, rank, ranks, time and ids."""
+
+    def __init__(self, folder: Path) -> None:
+        self.lines: list[list[Any]] = [
+            json.loads(line)
+            for path in folder.glob("ids-*.jsonl")
+            for line in path.read_text().splitlines()
+            if line.endswith("]]")
+        ]
+
+    @property
+    def steps(self) -> list[int]:
+        """All steps, rising."""
+        return sorted({step for step, *_ in self.lines})
+
+    def world_sizes(self, since: float = 0.0) -> set[int]:
+        """Numbers of ranks that trained since a time."""
+        return {size for _, _, size, at, _ in self.lines if at > since}
+
+    def ids(self, step: int) -> list[int]:
+        """The ids of a step, of the ranks that took it last, sorted."""
+        last = sorted(line[3:] + line[1:3] for line in self.lines if line[0] == step)
+        parts = {rank: ids for _, ids, rank, size in last if size == last[-1][-1]}
+        return sorted(each for ids in parts.values() for each in ids)

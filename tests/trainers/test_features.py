@@ -1,20 +1,14 @@
 """Every adapter passes on what a loader does, whichever features that has."""
 
 import shutil
-import sys
 from itertools import product
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from trainers.running import run_job
+from trainers.running import ADAPTERS, run_job
 
-ADAPTERS = (
-    *("accelerate", "deepspeed", "jax", "lightning", "megatron", "olmo"),
-    *("torchtitan", "transformers"),
-)
 FEATURES = (
     *("balance", "budget", "infilling", "teacher", "table", "erasure", "growth"),
     "policy",
@@ -46,14 +40,6 @@ def cells_of(adapter):
         cells.remove(("growth", "resumed"))
     # A run keeps its budget.
     return [cell for cell in cells if cell != OTHER_BUDGET] + MORE.get(adapter, [])
-
-
-@pytest.fixture(scope="module")
-def adapter():
-    name = Path(sys.prefix).name
-    if name not in ADAPTERS:
-        pytest.skip("make test-trainers ARGS=transformers")
-    return name
 
 
 @pytest.fixture(scope="module")

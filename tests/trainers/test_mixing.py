@@ -1,8 +1,5 @@
 """Weights follow losses, alike on two ranks, and over death and resume."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,18 +9,6 @@ from trainers.running import LENGTH, run_job
 
 STEPS, SAVED, DEATH = 12, 8, 11
 NAMES, APART = ("code", "web"), 2000
-ADAPTERS = (
-    *("accelerate", "deepspeed", "jax", "lightning", "megatron", "olmo"),
-    *("torchtitan", "transformers"),
-)
-
-
-@pytest.fixture(scope="module")
-def adapter():
-    name = Path(sys.prefix).name
-    if name not in ADAPTERS:
-        pytest.skip("make test-trainers ARGS=transformers")
-    return name
 
 
 @pytest.fixture(scope="module")

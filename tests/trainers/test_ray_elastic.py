@@ -1,12 +1,10 @@
 """Ray Train: workers die, and others of another number go on with the same steps."""
 
-import itertools
 import json
 import os
 import re
 import signal
 import time
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ from ray import train as ray_train  # noqa: E402 - likewise
 from ray.train.torch import TorchTrainer  # noqa: E402 - likewise
 
 import pagefeed as pf  # noqa: E402
-from trainers.running import TESTS  # noqa: E402
+from trainers.running import TESTS, Told  # noqa: E402
 
 PAGE = TESTS.parent / "docs/recipes/ranks-that-come-and-go-in-ray-train.md"
 PATHS = os.pathsep.join((str(TESTS.parent / "python"), str(TESTS)))
@@ -47,16 +45,6 @@ def work(config: dict[str, Any]) -> None:
     names: dict[str, Any] = {}
     exec(config["loop"], names)
     names["train_loop"](config | {"train_step": train_step})
-
-
-def lines(folder: Path) -> list[list[Any]]:
-    """What was written down: step, rank, workers, time and ids."""
-    return [
-        json.loads(line)
-        for path in folder.glob("ids-*.jsonl")
-        for line in path.read_text().splitlines()
-        if line.endswith("]]")
-    ]
 
 
 def fit(folder: Path, workers: int, dies_at: int) -> None:
@@ -96,22 +84,17 @@ def test_workers_of_another_number_go_on_with_the_same_steps(folder, monkeypatch
         fit(folder, 3, -1)
     finally:
         ray.shutdown()
-    given: dict[int, dict[float, Any]] = defaultdict(dict)
-    for step, rank, world_size, at, ids in lines(folder):
-        given[step][at] = rank, world_size, ids
+    told = Told(folder)
     loader = pf.Loader(
         pf.parquet(folder / "data", column="input_ids"),
         sequences=pf.Windows(32, tail="drop"),
         global_batch_size=6,
         seed=1,
     )
-    assert sorted(given) == [*range(len(loader))]
+    assert told.steps == [*range(len(loader))]
     for step in range(len(loader)):
         batch = loader.at(step, rank=0, world_size=1)
         assert batch is not None
-        last = [given[step][at] for at in sorted(given[step])]
-        world_size = last[-1][1]
-        parts = {rank: ids for rank, workers, ids in last if workers == world_size}
-        found = sorted(itertools.chain(*parts.values()))
-        assert found == sorted(batch["input_ids"][:, 0].tolist()), f"step {step}"
-    assert {each[2] for each in lines(folder)} == {1, 2, 3}
+        ids = sorted(batch["input_ids"][:, 0].tolist())
+        assert told.ids(step) == ids, f"step {step}"
+    assert told.world_sizes() == {1, 2, 3}

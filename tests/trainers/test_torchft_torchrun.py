@@ -3,21 +3,17 @@
 The environment of torchft has all that it takes. The program is the one of the recipe.
 """
 
-import itertools
-import json
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
-from collections import defaultdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from trainers.running import TESTS, free_port, write_data
+from trainers.running import TESTS, Told, free_port, write_data
 
 torch = pytest.importorskip("torch")
 
@@ -83,20 +79,10 @@ class Node:
         self.output.close()
 
 
-def lines(folder: Path) -> list[list[Any]]:
-    """What was written down: step, rank, ranks, time and ids."""
-    return [
-        json.loads(line)
-        for path in folder.glob("ids-*.jsonl")
-        for line in path.read_text().splitlines()
-        if line.endswith("]]")
-    ]
-
-
 def wait(folder: Path, num_ranks: int, since: float) -> None:
     """Wait until so many ranks train."""
     end = time.monotonic() + 240
-    while not any(each[2] == num_ranks and each[3] > since for each in lines(folder)):
+    while num_ranks not in Told(folder).world_sizes(since):
         assert time.monotonic() < end, (folder / "output.txt").read_text()[-3000:]
         time.sleep(0.1)
 
@@ -129,9 +115,7 @@ def test_nodes_of_torchrun_die_and_join_and_no_step_changes(tmp_path):
     finally:
         for node in nodes:
             node.kill()
-    given: dict[int, dict[float, Any]] = defaultdict(dict)
-    for step, rank, world_size, at, ids in lines(tmp_path):
-        given[step][at] = rank, world_size, ids
+    told = Told(tmp_path)
     loader = pf.Loader(
         pf.parquet(tmp_path / "data", column="input_ids"),
         sequences=pf.Windows(32, tail="drop"),
@@ -144,14 +128,11 @@ def test_nodes_of_torchrun_die_and_join_and_no_step_changes(tmp_path):
     for step in range(STEPS):
         batch = loader.at(step, rank=0, world_size=1)
         assert batch is not None
-        last = [given[step][at] for at in sorted(given[step])]
-        world_size = last[-1][1]
-        parts = {rank: ids for rank, ranks, ids in last if ranks == world_size}
-        found = sorted(itertools.chain(*parts.values()))
-        assert found == sorted(batch["input_ids"][:, 0].tolist()), f"step {step}"
+        ids = sorted(batch["input_ids"][:, 0].tolist())
+        assert told.ids(step) == ids, f"step {step}"
         rows = batch["input_ids"].double() / 1000
         weights -= 0.1 * (torch.sin(rows + weights) * rows).mean(dim=0)
     saved = torch.load(tmp_path / "checkpoint.pt")
     assert saved["loader"]["step"] == STEPS
     assert torch.allclose(saved["weights"], weights, rtol=0, atol=1e-12)
-    assert {each[2] for each in lines(tmp_path)} == {1, 2}
+    assert told.world_sizes() == {1, 2}

@@ -10,7 +10,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from made.numbered import numbered_loader, write_numbered
+from made.numbered import numbered_loader
 from pagefeed.core.any_loader import share
 from pagefeed.errors import InvalidArgumentError
 
@@ -29,13 +29,6 @@ pytestmark = [
 ]
 
 STEPS = 9
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("numbered")
-    write_numbered(path)
-    return path
 
 
 @pytest.fixture(scope="module", autouse=True)

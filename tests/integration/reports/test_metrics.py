@@ -9,13 +9,6 @@ from made.numbered import numbered_loader, write_numbered
 from pagefeed.errors import InvalidArgumentError
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("numbered")
-    write_numbered(path)
-    return path
-
-
 def test_tokens_are_counted_by_position(folder):
     loader = numbered_loader(folder, world_size=2, rank=0)
     fresh = loader.metrics()

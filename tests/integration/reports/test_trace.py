@@ -23,13 +23,6 @@ def datasets(tmp_path_factory):
     return write_datasets(tmp_path_factory.mktemp("mixed"))
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("numbered")
-    write_numbered(path)
-    return path
-
-
 def one_of_several(data: Any, **options: Any) -> pf.Loader:
     return numbered_loader(data, rank=1, world_size=2, epochs=3, **options)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pagefeed as pf
-from made.numbered import first_tokens, numbered_loader, rows_of, write_numbered
+from made.numbered import first_tokens, numbered_loader, rows_of
 from pagefeed.errors import InvalidArgumentError
 
 # Numbers of NumPy, which type checkers do not take for int.
@@ -17,13 +17,6 @@ NP: Any = np
 NUMBERS: list[Any] = ["7", 1.5, None, True, [], np.float64(3)]
 
 WINDOWS: list[Any] = [None, True, 1.5, -1, "wide", []]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("numbered")
-    write_numbered(path)
-    return path
 
 
 @pytest.fixture(scope="module")

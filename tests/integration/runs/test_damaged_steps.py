@@ -10,13 +10,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
-from made.numbered import LENGTH, first_tokens, numbered_loader, write_numbered
+from made.numbered import (
+    LENGTH,
+    batches_of,
+    first_tokens,
+    numbered_loader,
+    write_numbered,
+)
 from pagefeed.core.run import MOST_RANGES
 from pagefeed.errors import CorruptFileError
-
-
-def batches_of(loader):
-    return [first_tokens(batch) for batch in loader]
 
 
 def mixture_loader(folder, *, max_steps, **options: Any):

@@ -16,20 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
-from made.numbered import LENGTH, first_tokens, numbered_loader, rows_of, write_numbered
+from made.numbered import LENGTH, first_tokens, numbered_loader, rows_of
 from pagefeed.cli import main
 from pagefeed.errors import InvalidArgumentError
 
 SIZE = 24
 IN_LANES = pf.Shuffle(window=480)
 """Small data is otherwise shuffled in full, and every rank reads every page."""
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("numbered")
-    write_numbered(folder)
-    return folder
 
 
 def fleet(folder, **options):

@@ -10,20 +10,13 @@ import pytest
 
 import pagefeed as pf
 from made.growing import add_file, folder_loader
-from made.numbered import first_tokens, numbered_loader, write_numbered
+from made.numbered import first_tokens, numbered_loader
 from models.mixing import make as make_mixed
 from models.mixing import mixture, write_datasets
 from pagefeed.errors import InvalidArgumentError
 
 SIZE = 20
 FLEET: dict[str, Any] = {"batch_size": None, "global_batch_size": SIZE}
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("numbered")
-    write_numbered(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")

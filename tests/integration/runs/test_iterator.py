@@ -10,23 +10,12 @@ import pytest
 import pagefeed as pf
 from made.numbered import (
     LENGTH,
+    batches_of,
     first_tokens,
     numbered_loader,
     rows_of,
-    write_numbered,
 )
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("numbered")
-    write_numbered(path)
-    return path
-
-
-def batches_of(loader):
-    return [first_tokens(batch) for batch in loader]
 
 
 def epochs_of(folder, **options: Any):

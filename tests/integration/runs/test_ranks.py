@@ -14,24 +14,17 @@ from hypothesis import strategies as st
 
 import pagefeed as pf
 from made.numbered import (
+    batches_of,
     first_tokens,
     interleaved,
     numbered_loader,
     rows_of,
-    write_numbered,
 )
 from pagefeed.core.run.route import MOST_SEQUENCES, Slot, StepIndex
 from pagefeed.core.run.run import NO_SEQUENCE
 from pagefeed.errors import InvalidArgumentError
 
 WORLD_SIZES = (1, 2, 3, 4, 6, 8, 12, 48, 64, 100)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("numbered")
-    write_numbered(path)
-    return path
 
 
 def sequences_of_steps(loader, count):
@@ -45,10 +38,6 @@ def sequences_of_steps(loader, count):
         parts.append(cursor.sequences(0, min(count, whole.num_steps)))
     sequences = np.stack(parts, axis=1).reshape(-1)
     return sequences[sequences != NO_SEQUENCE].tolist()
-
-
-def batches_of(loader):
-    return [first_tokens(batch) for batch in loader]
 
 
 LEG = st.tuples(

@@ -10,26 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from made.numbered import (
+    batches_of,
     first_tokens,
     interleaved,
     numbered_loader,
     rows_of,
-    write_numbered,
 )
 from pagefeed.core.run.state_parts import packed_ranges, ranges_fit, unpacked_ranges
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.run import LoaderState
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("numbered")
-    write_numbered(path)
-    return path
-
-
-def batches_of(loader):
-    return [first_tokens(batch) for batch in loader]
 
 
 def test_skipped_steps_are_left_out_and_the_others_keep_their_numbers(folder):

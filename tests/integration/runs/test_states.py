@@ -12,20 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pagefeed as pf
-from made.numbered import LENGTH, first_tokens, numbered_loader, write_numbered
+from made.numbered import LENGTH, first_tokens, numbered_loader
 from pagefeed.core.run import MOST_RANGES
 from pagefeed.core.sequences.cut import TokenCut
 from pagefeed.errors import StateMismatchError
 
 USUAL_LANES = 48
 """Runs have so many at the usual numbers of ranks."""
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("numbered")
-    write_numbered(path)
-    return path
 
 
 @pytest.fixture(scope="module")

@@ -1,38 +1,26 @@
 """Columns of tables: partitions, mapped and renamed ones, and those that came later."""
 
-from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import write_deltalake
 from pyiceberg.types import LongType
 
 import pagefeed as pf
 from made.tables import (
+    by_deltalake,
     catalog_in,
     delete_from_delta,
+    of_delta,
     rows_table,
+    sorted_rows,
     write_delta,
 )
-from pagefeed.dataset import ParquetDataset
 from pagefeed.errors import (
     ColumnNotFoundError,
     InvalidArgumentError,
 )
-
-
-def sorted_rows(rows: Iterable[dict[str, Any]]) -> list[Any]:
-    return sorted((row["id"], row["lang"], tuple(row["tokens"])) for row in rows)
-
-
-def of_delta(folder: Path, version: int | None = None) -> ParquetDataset:
-    return pf.delta(folder, version, column="tokens", metadata=["id", "lang"])
-
-
-def by_deltalake(folder: Path) -> list[Any]:
-    return sorted_rows(pa.table(DeltaTable(folder).scan()).to_pylist())
 
 
 def test_partitions_are_columns(tmp_path):

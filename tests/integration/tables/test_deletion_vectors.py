@@ -2,9 +2,6 @@
 
 import json
 import random
-from collections.abc import Iterable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -12,18 +9,17 @@ import pytest
 from deltalake import DeltaTable, convert_to_deltalake
 
 import pagefeed as pf
-from made.tables import bitmap_of, delete_from_delta, framed, rows_table, write_delta
-from pagefeed.dataset import ParquetDataset
+from made.tables import (
+    bitmap_of,
+    delete_from_delta,
+    framed,
+    of_delta,
+    rows_table,
+    sorted_rows,
+    write_delta,
+)
 from pagefeed.errors import ChecksumError, CorruptFileError, MissingFileError
 from pagefeed.tables.deletion_vector import rows_of_vector
-
-
-def sorted_rows(rows: Iterable[dict[str, Any]]) -> list[Any]:
-    return sorted((row["id"], row["lang"], tuple(row["tokens"])) for row in rows)
-
-
-def of_delta(folder: Path) -> ParquetDataset:
-    return pf.delta(folder, column="tokens", metadata=["id", "lang"])
 
 
 def test_vectors_are_read_as_pyroaring_writes_them():

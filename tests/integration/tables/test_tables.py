@@ -6,12 +6,11 @@ import json
 import os
 import random
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from pyiceberg.table import StaticTable
@@ -19,13 +18,16 @@ from pyiceberg.table import StaticTable
 import pagefeed as pf
 from made.tables import (
     bitmap_of,
+    by_deltalake,
     catalog_in,
     data_files,
     delete_from_delta,
     delete_from_iceberg,
     framed,
     name_twice,
+    of_delta,
     rows_table,
+    sorted_rows,
     write_delta,
     write_iceberg,
 )
@@ -47,20 +49,8 @@ PATTERNS = 40
 """Random deletes that are tried here; `PATTERNS=2000` of the environment for more."""
 
 
-def sorted_rows(rows: Iterable[dict[str, Any]]) -> list[Any]:
-    return sorted((row["id"], row["lang"], tuple(row["tokens"])) for row in rows)
-
-
-def of_delta(folder: Path, version: int | None = None) -> ParquetDataset:
-    return pf.delta(folder, version, column="tokens", metadata=["id", "lang"])
-
-
 def of_iceberg(metadata: str) -> ParquetDataset:
     return pf.iceberg(metadata, column="tokens", metadata=["id", "lang"])
-
-
-def by_deltalake(folder: Path) -> list[Any]:
-    return sorted_rows(pa.table(DeltaTable(folder).scan()).to_pylist())
 
 
 def by_pyiceberg(metadata: str) -> list[Any]:

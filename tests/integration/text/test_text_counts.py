@@ -43,7 +43,7 @@ def test_counts_are_kept_and_found_again(folder, tokenizer, tmp_path, monkeypatc
     first = plain.tokenize(tokenizer)
     expected = delivered(first)
     assert [path.name[:7] for path in tmp_path.glob("tokens-*")] == ["tokens-"]
-    assert not [*tmp_path.glob("*.parts")]
+    assert not [*tmp_path.glob("*.chunks")]
     monkeypatch.setattr(COUNT, None)
     again = pf.parquet(folder, column="text", cache_dir=tmp_path).tokenize(tokenizer)
     assert np.array_equal(delivered(again), expected)
@@ -54,7 +54,7 @@ def test_counts_are_kept_and_found_again(folder, tokenizer, tmp_path, monkeypatc
 
 
 def test_counting_goes_on_where_it_was_left(folder, tokenizer, tmp_path, monkeypatch):
-    monkeypatch.setattr("pagefeed.text.counts.PART_ROWS", 50)
+    monkeypatch.setattr("pagefeed.text.counts.CHUNK_ROWS", 50)
     plain = pf.parquet(folder, column="text", cache_dir=tmp_path)
     count: Any = _Counting._count_page
     calls: list[int] = []
@@ -72,7 +72,7 @@ def test_counting_goes_on_where_it_was_left(folder, tokenizer, tmp_path, monkeyp
     monkeypatch.setattr(COUNT, failing)
     with pytest.raises(KeyboardInterrupt):
         len(plain.tokenize(tokenizer))
-    done = len([*tmp_path.glob("*.parts/part-*")])
+    done = len([*tmp_path.glob("*.chunks/chunk-*")])
     assert done > 0
     monkeypatch.setattr(COUNT, counting)
     calls.clear()
@@ -85,7 +85,7 @@ CHILD = """
 import sys, time
 import pagefeed as pf
 from pagefeed.text import counts
-counts.PART_ROWS = 40
+counts.CHUNK_ROWS = 40
 def slow(text):
     time.sleep(0.01)
     return list(text[:20].encode())
@@ -96,16 +96,16 @@ print(dataset.index.num_values)
 """
 
 
-def test_counting_that_is_killed_loses_no_parts(folder, texts, tmp_path):
+def test_counting_that_is_killed_loses_no_chunks(folder, texts, tmp_path):
     command = [sys.executable, "-c", CHILD, str(folder), str(tmp_path)]
     before = 0
     for _ in range(3):
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as child:
-            while child.poll() is None and parts_in(tmp_path) <= before:
+            while child.poll() is None and chunks_in(tmp_path) <= before:
                 time.sleep(0.01)
             child.kill()
-        assert before < parts_in(tmp_path)
-        before = parts_in(tmp_path)
+        assert before < chunks_in(tmp_path)
+        before = chunks_in(tmp_path)
     both = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
     found = [int(child.communicate()[0]) for child in both]
     assert found == [sum(len((text or "")[:20].encode()) for text in texts)] * 2
@@ -113,8 +113,8 @@ def test_counting_that_is_killed_loses_no_parts(folder, texts, tmp_path):
     assert {path.name for path in whole.iterdir()} == {"about.json", "numbers"}
 
 
-def parts_in(folder):
-    return len([*folder.glob("*.parts/part-*/about.json")])
+def chunks_in(folder):
+    return len([*folder.glob("*.chunks/chunk-*/about.json")])
 
 
 def test_counts_without_a_folder_that_can_be_written(folder, tokenizer, tmp_path):

@@ -30,7 +30,7 @@ kind, source, folder, times = sys.argv[1:]
 tokenizer = make_tokenizer()
 # Its engine is tried on its first documents: here, and not in every process.
 tokenizer.encode_batch([*hard_texts(1000)], num_threads=1)
-counts.PART_ROWS = 64  # Small, so that it is killed between them.
+counts.CHUNK_ROWS = 64  # Small, so that it is killed between them.
 
 def tokenize(output):
     pf.tokenize(

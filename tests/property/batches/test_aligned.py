@@ -17,9 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pagefeed as pf
+from made.cuts import EOS, all_cuts, make_loaders, resumed_on_two
 from made.shuffles import SHUFFLES
 
-PADDING, EOS, BOS = 0, 1, 2
+PADDING = 0
 FIRST_TOKEN = 10
 
 TYPES = {
@@ -133,28 +134,7 @@ layouts = st.builds(
     weights=st.sampled_from(sorted(TYPES)),
 )
 
-cuts = st.one_of(
-    st.builds(
-        pf.Windows,
-        st.integers(4, 40),
-        eos=st.sampled_from([None, EOS]),
-        bos=st.sampled_from([None, BOS]),
-        overlap=st.integers(0, 3),
-        join=st.sampled_from(["dataset", "file"]),
-    ),
-    st.builds(
-        pf.Packed,
-        st.integers(4, 40),
-        eos=st.sampled_from([None, EOS]),
-        bos=st.sampled_from([None, BOS]),
-        method=st.sampled_from(["best_fit", "greedy"]),
-    ),
-    st.builds(
-        pf.Documents,
-        max_length=st.integers(1, 40),
-        pad=st.sampled_from(["longest", "max_length"]),
-    ),
-)
+cuts = all_cuts()
 
 
 def dataset(
@@ -258,31 +238,9 @@ def test_mixtures_resumed_at_another_world_size(
         {name: (part, 1.0) for name, part in parts.items()}, stop="all_exhausted"
     )
 
-    def loader(rank: int, world_size: int) -> pf.Loader:
-        return pf.Loader(
-            mixture,
-            sequences=cut,
-            batch_size=2,
-            seed=3,
-            rank=rank,
-            world_size=world_size,
-            padding=PADDING,
-            num_threads=1,
-            drop_last=False,
-        )
-
-    expected = delivered(loader(0, 1), layout)
-    first = loader(0, 1)
-    batches = iter(first)
-    taken = data.draw(st.integers(0, len(first)))
-    found = delivered(itertools.islice(batches, taken), layout)
-    state = first.state_dict()
-    for rank in range(2):
-        one = loader(rank, 2)
-        if taken < len(first):
-            one.load_state_dict(state)
-            found += delivered(one, layout)
-    assert sorted(found) == sorted(expected)
+    make = make_loaders(mixture, cut, padding=PADDING)
+    expected, found = resumed_on_two(make, data, lambda some: delivered(some, layout))
+    assert found == expected
 
 
 @pytest.mark.parametrize("predicate", ["weights_of_row > 3", "weights_of_row == 1"])

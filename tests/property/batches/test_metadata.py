@@ -11,10 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pagefeed as pf
+from made.cuts import all_cuts, make_loaders, resumed_on_two
 from made.shuffles import SHUFFLES
 from models.told import FIRST_TOKEN, Row, cut_span, parts_of
 
-PADDING, EOS, BOS = 0, 1, 2
+PADDING = 0
 SPAN = pa.struct([("start", pa.int16()), ("name", pa.string()), ("end", pa.int32())])
 TYPES = {
     "id": pa.string(),
@@ -50,28 +51,7 @@ layouts = st.builds(
     version=st.sampled_from(["1.0", "2.0"]),
 )
 
-cuts = st.one_of(
-    st.builds(
-        pf.Windows,
-        st.integers(4, 40),
-        eos=st.sampled_from([None, EOS]),
-        bos=st.sampled_from([None, BOS]),
-        overlap=st.integers(0, 3),
-        join=st.sampled_from(["dataset", "file"]),
-    ),
-    st.builds(
-        pf.Packed,
-        st.integers(4, 40),
-        eos=st.sampled_from([None, EOS]),
-        bos=st.sampled_from([None, BOS]),
-        method=st.sampled_from(["best_fit", "greedy"]),
-    ),
-    st.builds(
-        pf.Documents,
-        max_length=st.integers(1, 40),
-        pad=st.sampled_from(["longest", "max_length"]),
-    ),
-)
+cuts = all_cuts()
 
 
 @st.composite
@@ -224,28 +204,6 @@ def test_mixtures_resumed_at_another_world_size(
     paths = sorted((tmp_path / "data").iterdir())
     parts = {str(n): (parquet(path), 1.0) for n, path in enumerate(paths)}
     mixture = pf.mix(parts, stop="all_exhausted")
-
-    def loader(rank: int, world_size: int) -> pf.Loader:
-        return pf.Loader(
-            mixture,
-            sequences=cut,
-            batch_size=2,
-            seed=3,
-            rank=rank,
-            world_size=world_size,
-            num_threads=1,
-            drop_last=False,
-            fields=FIELDS,
-        )
-
-    every = check(loader(0, 1), files, cut)
-    first = loader(0, 1)
-    taken = data.draw(st.integers(0, len(first)))
-    found = check(itertools.islice(iter(first), taken), files, cut)
-    state = first.state_dict()
-    for rank in range(2):
-        one = loader(rank, 2)
-        if taken < len(first):
-            one.load_state_dict(state)
-            found += check(one, files, cut)
-    assert sorted(found) == sorted(every)
+    make = make_loaders(mixture, cut, fields=FIELDS)
+    every, found = resumed_on_two(make, data, lambda some: check(some, files, cut))
+    assert found == every

@@ -13,32 +13,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pagefeed as pf
+from made.cuts import make_loaders, resumed_on_two, token_cuts
 from made.shuffles import SHUFFLES
 from models.told import FIRST_TOKEN, Row, cut_span, parts_of
 
-EOS, BOS = 1, 2
 FIELDS: Final = ("input_ids", "document_ids", "metadata")
 DTYPE = [("token", "u4"), ("weight", "f4"), ("metadata", "u4")]
 SPAN = pa.struct([("start", "int32"), ("end", "int32"), ("payload", pa.binary())])
 SOME = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
-cuts = st.one_of(
-    st.builds(
-        pf.Windows,
-        st.sampled_from([4, 7, 50, 300]),
-        eos=st.sampled_from([None, EOS]),
-        bos=st.sampled_from([None, BOS]),
-        overlap=st.integers(0, 3),
-        join=st.sampled_from(["dataset", "file"]),
-    ),
-    st.builds(
-        pf.Packed,
-        st.sampled_from([4, 7, 50, 300]),
-        eos=st.sampled_from([None, EOS]),
-        bos=st.sampled_from([None, BOS]),
-        method=st.sampled_from(["best_fit", "greedy"]),
-    ),
-    st.builds(pf.Documents, max_length=st.integers(1, 300)),
+cuts = token_cuts(st.sampled_from([4, 7, 50, 300])) | st.builds(
+    pf.Documents, max_length=st.integers(1, 300)
 )
 
 
@@ -177,29 +162,7 @@ def test_mixed_with_parquet_and_resumed_at_another_world_size(
         parquet = write_parquet(Path(folder), others)
         both: dict[str, Any] = {"stream": (stream, 1.0), "parquet": (parquet, 1.0)}
         mixture = pf.mix(both, stop="all_exhausted")
-
-        def loader(rank: int, world_size: int) -> pf.Loader:
-            return pf.Loader(
-                mixture,
-                sequences=cut,
-                batch_size=2,
-                seed=3,
-                rank=rank,
-                world_size=world_size,
-                num_threads=1,
-                drop_last=False,
-                fields=FIELDS,
-            )
-
         documents += others
-        every = check(loader(0, 1), documents)
-        first = loader(0, 1)
-        taken = data.draw(st.integers(0, len(first)))
-        found = check(itertools.islice(iter(first), taken), documents)
-        state = first.state_dict()
-        for rank in range(2):
-            one = loader(rank, 2)
-            if taken < len(first):
-                one.load_state_dict(state)
-                found += check(one, documents)
-        assert sorted(found) == sorted(every)
+        make = make_loaders(mixture, cut, fields=FIELDS)
+        every, found = resumed_on_two(make, data, lambda some: check(some, documents))
+        assert found == every

@@ -1,6 +1,7 @@
 """Columns with several numbers a token, against a plain model of what they hold."""
 
 import itertools
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pagefeed as pf
+from made.cuts import BOS, EOS, make_loaders, resumed_on_two
 from models.wide import FIRST_TOKEN, Wide
 
-EOS, BOS = 1, 2
 DTYPES = [
     *("int8", "uint8", "int16", "uint16", "int32", "int64", "float16", "float32"),
     *("float64", "bfloat16"),
@@ -163,27 +164,10 @@ def test_a_resume_at_another_world_size_gives_the_rest(
 ):
     whole = dataset(tmp_path / "data", files, wide, layout)
 
-    def loader(rank: int, world_size: int) -> pf.Loader:
-        return pf.Loader(
-            whole,
-            sequences=pf.Packed(12),
-            batch_size=2,
-            seed=3,
-            rank=rank,
-            world_size=world_size,
-            num_threads=1,
-            drop_last=False,
-            fields=pf.Fields(names=("input_ids", "labels"), shifted=True),
-        )
+    def read(batches: Iterable[Any]) -> list[int]:
+        return [t for batch in batches for t in check(batch, files, wide)]
 
-    expected = [t for batch in loader(0, 1) for t in check(batch, files, wide)]
-    first = loader(0, 1)
-    taken = data.draw(st.integers(0, len(first)))
-    batches = itertools.islice(iter(first), taken)
-    found = [t for batch in batches for t in check(batch, files, wide)]
-    state = first.state_dict()
-    for rank in range(2 if taken < len(first) else 0):
-        one = loader(rank, 2)
-        one.load_state_dict(state)
-        found += [t for batch in one for t in check(batch, files, wide)]
-    assert sorted(found) == sorted(expected)
+    fields = pf.Fields(names=("input_ids", "labels"), shifted=True)
+    make = make_loaders(whole, pf.Packed(12), fields=fields)
+    expected, found = resumed_on_two(make, data, read)
+    assert found == expected
