@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar, overload
 
 from pagefeed.core._base import Facts, check_whole, format_bytes, html_of, text_of
@@ -276,7 +277,12 @@ def share(loader: LoaderT, num_shares: int) -> LoaderT:
     that uses the device does.
     """
     session = loader.view()
-    settings = session.settings.share(num_shares)
+    settings = replace(
+        session.settings,
+        pin_memory=False,
+        memory=max(1, loader.memory // num_shares),
+        num_threads=max(1, loader.num_threads // num_shares),
+    )
     return rebuild(type(loader), settings, session.position.next)
 
 

@@ -3,7 +3,7 @@
 ``documents`` has the settings. ``document_index`` and ``budgets`` make sequences of
 rows, and ``shared_batches`` finds rows in batches that ranks share. ``row_columns``
 decides which columns a batch has, and ``document_feed`` plans and delivers them.
-``decoding`` and ``ahead`` run the user's own functions ahead of the consumer.
+``ahead`` runs the user's own functions ahead of the consumer.
 """
 
 from pagefeed._names import name_as_imported

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal
 from pagefeed.core._base import check_choice, check_columns, check_whole
 from pagefeed.core.dataset import Spans
 from pagefeed.core.sequences import PACKING, Cut, Delivers
+from pagefeed.documents.ahead import DecodingFeed
 from pagefeed.documents.budgets import DocumentBatchIndex
-from pagefeed.documents.decoding import DecodingFeed
 from pagefeed.documents.document_feed import DocumentFeed
 from pagefeed.documents.document_index import DocumentIndex
 from pagefeed.errors import InvalidArgumentError

@@ -90,7 +90,7 @@ class ErasedRows:
     def _write_values(self, writer: ArrayWriter) -> None:
         spans, rows = self._spans, self.runs.reshape(-1)
         logger.info(
-            "places of %d erased rows are found, once, in %d tokens",
+            "positions of %d erased rows are found, once, in %d tokens",
             *(self.num_rows, spans.num_values),  # Counted here, for all threads.
         )
         pages = spans.index.pages_before(spans.rows_of_index(rows))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pagefeed.core.dataset import Dataset, identity_of_data, what_changed
 from pagefeed.core.order import Ordered, derive_key
@@ -22,7 +22,33 @@ from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.growth.grown_data import before_growth, before_rewriting, growth_parts
 from pagefeed.growth.grown_order import GrownOrder
 
-__all__ = ["GrownCursor", "GrownRun", "MixedOrder", "rest_of_dataset"]
+__all__ = [
+    "GrownCursor",
+    "GrownRun",
+    "MixedOrder",
+    "arguments_of_run",
+    "check_not_skipped",
+    "rest_of_dataset",
+]
+
+
+def arguments_of_run(run: Run, kind: type[Run]) -> dict[str, Any]:
+    """Return the arguments that would make a run again, as one of a kind."""
+    names = [option.name for option in fields(kind) if option.init]
+    return {name: getattr(run, name) for name in names}
+
+
+def check_not_skipped(state: LoaderState, position: int) -> None:
+    """Refuse to mix data into coming steps if some of these are skipped.
+
+    Raises:
+        InvalidArgumentError: If a step from the position on is skipped.
+    """
+    if any(end > position for _, end in state.skipped):
+        raise InvalidArgumentError(
+            "grown='now' mixes data into the steps ahead, and some of these are "
+            "skipped: load with grown='next-epoch', or a state from before the skip"
+        )
 
 
 def rest_of_dataset(
@@ -47,8 +73,7 @@ def rest_of_dataset(
             before, same = before_growth(before, state.dataset), False
         elif (then := before_rewriting(before, state.dataset)) is not None:
             before, same = then, False
-    names = [option.name for option in fields(DatasetRun) if option.init]
-    options = {name: getattr(whole, name) for name in names}
+    options = arguments_of_run(whole, DatasetRun)
     run: Callable[..., DatasetRun] = DatasetRun
     if state.grown or whole.epochs != 1:
         run = partial(GrownRun, begun=state, later=whole.dataset)
@@ -57,11 +82,7 @@ def rest_of_dataset(
     if same or grown != "now" or not begin.goes_on(state.first_epoch):
         return rest, begin
     position = rest.at(begin).start
-    if any(end > position for _, end in begin.skipped):
-        raise InvalidArgumentError(
-            "grown='now' mixes data into the steps ahead, and some of these are "
-            "skipped: load with grown='next-epoch', or a state from before the skip"
-        )
+    check_not_skipped(begin, position)
     can_look_back = not begin.skipped and begin.epoch == begin.first_epoch
     begin = replace(
         begin.having(
@@ -171,8 +192,7 @@ class GrownRun(DatasetRun):
     """The run of the following epochs."""
 
     def __post_init__(self) -> None:
-        names = [option.name for option in fields(DatasetRun) if option.init]
-        options = {name: getattr(self, name) for name in names}
+        options = arguments_of_run(self, DatasetRun)
         self.whole = DatasetRun(**options | {"dataset": self.later})
         parts = growth_parts(self.dataset, [record for record, _ in self.begun.grown])
         cut = [self.sequences.index(data.spans) for data in parts]

@@ -56,7 +56,7 @@ def held_out(evaluation: object, train: object = None) -> dict[str, Loader]:
         check_fields(loader, ["labels"], who)
         if loader is train:
             raise InvalidArgumentError(
-                f"{who} is the loader of the training, which would lose its place: "
+                f"{who} is the loader of the training, which would lose its position: "
                 "make another of the held-out data"
             )
         if loader.num_steps_left is None or loader.epochs != 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,10 @@ from pagefeed.errors import (
 )
 from pagefeed.mixing.memory import Memory, on_host
 from pagefeed.mixing.policy import Policy, Replacing, is_policy, usable_losses
-from pagefeed.mixing.sums import sums_over
 from pagefeed.mixture import Mixture, check_names, check_weights
 
-__all__ = ["Learner", "token_losses"]
+__all__ = ["Learner", "sums_over", "token_losses"]
+
 
 TOKENS_AT_ONCE = 1 << 10
 """Tokens whose logits are converted to float32 together."""
@@ -363,3 +364,30 @@ def _plus(sums: Any, added: Any) -> Any:
     if isinstance(sums, np.ndarray) and not isinstance(added, np.ndarray):
         sums = added.new_tensor(sums)
     return sums + added
+
+
+def sums_over(values: Any, group: Any = None) -> Any:
+    """Return the sums of float64 numbers over the ranks of a group.
+
+    Args:
+        values: An array or a tensor, of the same shape everywhere.
+        group: A process group of torch; None for all processes, or for this one where
+            nothing was initialised; or a function that gathers plain objects.
+
+    Returns:
+        An array, or a tensor on the device that the group's backend needs.
+    """
+    if callable(group):
+        mine = values if isinstance(values, np.ndarray) else values.cpu().numpy()
+        return np.sum(group(mine), axis=0)
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not torch.distributed.is_available():
+        return values
+    distributed = torch.distributed
+    if not distributed.is_initialized():
+        return values
+    tensor = torch.as_tensor(values, dtype=torch.float64).clone()
+    if "gloo" not in distributed.get_backend(group) and not tensor.is_cuda:
+        tensor = tensor.to(torch.accelerator.current_accelerator())
+    distributed.all_reduce(tensor, group=group)
+    return tensor

@@ -9,8 +9,7 @@
 
 from pagefeed._names import name_as_imported
 from pagefeed.mixture.component import Component, Former
-from pagefeed.mixture.course import LEAST_LANES, Course
-from pagefeed.mixture.course_in_order import CourseInOrder
+from pagefeed.mixture.course import LEAST_LANES, Course, CourseInOrder
 from pagefeed.mixture.divisions import MixtureDivisions
 from pagefeed.mixture.grown_mixture import GrownMixtureRun, rest_of_mixture
 from pagefeed.mixture.mixture import (

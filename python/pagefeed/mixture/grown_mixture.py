@@ -8,7 +8,7 @@ data as further datasets, after the present ones.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,11 +19,13 @@ from pagefeed.core.run import (
     LoaderState,
     Run,
 )
-from pagefeed.errors import InvalidArgumentError, StateMismatchError
+from pagefeed.errors import StateMismatchError
 from pagefeed.growth import (
     MixedOrder,
+    arguments_of_run,
     before_growth,
     before_rewriting,
+    check_not_skipped,
     growth_parts,
 )
 from pagefeed.mixture.component import Component, Former, Mixed
@@ -57,9 +59,7 @@ def rest_of_mixture(
         state = _with_growth(whole, state, grown)
     if not schedule_of(state).has_grown:
         return whole, whole.accept(state)
-    names = [option.name for option in fields(MixtureRun) if option.init]
-    options = {name: getattr(whole, name) for name in names}
-    rest = GrownMixtureRun(begun=state, **options)
+    rest = GrownMixtureRun(begun=state, **arguments_of_run(whole, MixtureRun))
     return rest, rest.accept(state)
 
 
@@ -93,11 +93,7 @@ def _with_growth(whole: MixtureRun, state: LoaderState, when: Grown) -> LoaderSt
     state = state.having(mixture=replace(schedule, components=tuple(components)))
     if not is_mixed:
         return state
-    if any(end > state.position for _, end in state.skipped):
-        raise InvalidArgumentError(
-            "grown='now' mixes data into the steps ahead, and some of these are "
-            "skipped: load with grown='next-epoch', or a state from before the skip"
-        )
+    check_not_skipped(state, state.position)
     if whole.balance is None or not border:
         return state
     # What was dealt to ranks before stays.

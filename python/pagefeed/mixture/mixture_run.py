@@ -28,8 +28,7 @@ from pagefeed.core.run import (
 )
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.mixture.component import Component
-from pagefeed.mixture.course import LEAST_LANES, Course
-from pagefeed.mixture.course_in_order import CourseInOrder
+from pagefeed.mixture.course import LEAST_LANES, Course, CourseInOrder
 from pagefeed.mixture.delivered import counts_before, datasets_in
 from pagefeed.mixture.divisions import MixtureDivisions
 from pagefeed.mixture.mixture import Mixture, check_tokenizers, check_weights

@@ -23,7 +23,7 @@ from pagefeed.reports.inspection import (
 from pagefeed.reports.mixture_plot import mixture_weights, plot_mixture
 from pagefeed.reports.nodes import checklist, facts_of_node
 from pagefeed.reports.page import report
-from pagefeed.reports.plan_digest import plan_digest
+from pagefeed.reports.sampling import plan_digest
 from pagefeed.reports.simulation import ColumnReads
 from pagefeed.reports.smoke_test import Check, Smoke, smoke
 from pagefeed.reports.soundness import (

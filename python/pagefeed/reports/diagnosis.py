@@ -20,8 +20,8 @@ from pagefeed.errors import (
     ReloadWarning,
 )
 from pagefeed.mixture import Mixture
-from pagefeed.reports.counted import check_counted
 from pagefeed.reports.evidence import Evidence, recording, wait_for_device
+from pagefeed.reports.sampling import check_counted
 from pagefeed.reports.soundness import Damage, sound_batches
 
 __all__ = ["Diagnosis", "diagnose", "doctor"]

@@ -26,8 +26,7 @@ from pagefeed.mixture import (
     last_position,
     totals,
 )
-from pagefeed.reports.counted import check_counted
-from pagefeed.reports.plan_digest import evenly
+from pagefeed.reports.sampling import check_counted, evenly
 from pagefeed.reports.sharing import shared_pairs
 from pagefeed.reports.simulation import ColumnReads, simulate
 from pagefeed.reports.step_costs import StepCosts, step_costs

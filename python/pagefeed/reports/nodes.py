@@ -18,7 +18,7 @@ from pagefeed._core import version
 from pagefeed.core._base import format_bytes, some_of
 from pagefeed.core.loader import Loader, as_rank
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.reports.plan_digest import plan_digest, sampled_steps, sequences_of_step
+from pagefeed.reports.sampling import plan_digest, sampled_steps, sequences_of_step
 from pagefeed.reports.smoke_test import Check
 from pagefeed.reports.verification import verify
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from pagefeed.core._base import Int64Array
 from pagefeed.core.sequences import JoinedIndex, PackedRuns, SequenceIndex
-from pagefeed.reports.plan_digest import evenly
+from pagefeed.reports.sampling import evenly
 
 __all__ = ["Sharing", "shared_pairs"]
 

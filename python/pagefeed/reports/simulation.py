@@ -30,7 +30,7 @@ from pagefeed.core.sequences import (
 )
 from pagefeed.documents import DocumentIndex
 from pagefeed.flat import FlatDataset, RecordColumn
-from pagefeed.reports.plan_digest import evenly
+from pagefeed.reports.sampling import evenly
 
 __all__ = ["ColumnReads", "simulate", "simulate_loads"]
 

@@ -16,7 +16,7 @@ from pagefeed.core.order import Costs
 from pagefeed.core.run import Run
 from pagefeed.core.sequences import Cut, JoinedIndex, numbers_of
 from pagefeed.documents import Documents
-from pagefeed.reports.counted import check_counted
+from pagefeed.reports.sampling import check_counted
 
 __all__ = ["StepCosts", "slowest_ranks", "step_costs"]
 

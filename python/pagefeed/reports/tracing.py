@@ -15,8 +15,8 @@ from pagefeed.core.batches import Batch, Fields, make_feed
 from pagefeed.core.loader import Loader
 from pagefeed.core.run import Origin, Step
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.reports.counted import check_counted
 from pagefeed.reports.decoding import TextTokenizer
+from pagefeed.reports.sampling import check_counted
 from pagefeed.reports.soundness import UNREADABLE, Damage, damage_of
 
 __all__ = ["TracedRow", "TracedSegment", "replay", "trace"]
@@ -65,7 +65,7 @@ class TracedRow:
             lines.append(
                 f"  {dataset}{origin.file}, row group {origin.row_group}, page "
                 f"{origin.page}, row {origin.row}, tokens {origin.first_token}..{end}, "
-                f"from place {origin.offset} on"
+                f"from offset {origin.offset} on"
             )
             if segment.tokens is not None:
                 some = " ".join(map(str, segment.tokens[:MOST_TOKENS]))
@@ -105,8 +105,8 @@ def trace(
     """
     check_counted(loader, "trace")
     session = loader.view()
-    cursor, number = session.position.whole, Step(step)
-    rows = cursor.rows(number) if row is None else [check_whole(row, "row", least=0)]
+    cursor, asked = session.position.whole, Step(step)
+    rows = cursor.rows(asked) if row is None else [check_whole(row, "row", least=0)]
     feed = session.settings
     alone = replace(
         feed,
@@ -123,10 +123,10 @@ def trace(
     single = make_feed(alone, session.run)
     traced = []
     for row_number in rows:
-        sequence = cursor.row_at(number, row_number)[0]
+        sequence = cursor.row_at(asked, row_number)[0]
         address = {"step": step, "rank": loader.rank, "row": row_number}
         try:
-            origins = cursor.origins(number, row_number)
+            origins = cursor.origins(asked, row_number)
             engine = single.engine()
             engine.submit(single.plan(np.array([[sequence]])))
             try:

@@ -20,11 +20,12 @@ from pagefeed.core.sequences import PackedIndex, Segments, SequenceIndex, with_e
 from pagefeed.documents import DocumentIndex
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.mixture import MixtureCursor
-from pagefeed.reports.counted import check_counted
+from pagefeed.reports.sampling import check_counted
 
 __all__ = ["Leg", "Verification", "changed_sequences", "verify"]
 
-CHUNK = 1 << 16
+CHUNK_SEQUENCES = 1 << 16
+"""Sequences followed at once."""
 
 
 def changed_sequences(index: SequenceIndex) -> Int64Array:
@@ -43,8 +44,9 @@ def changed_sequences(index: SequenceIndex) -> Int64Array:
 
 def _changed(index: SequenceIndex) -> Iterator[int]:
     whole = with_erased(index)
-    for begin in range(0, index.num_sequences, CHUNK):
-        numbers = np.arange(begin, min(begin + CHUNK, index.num_sequences))
+    for begin in range(0, index.num_sequences, CHUNK_SEQUENCES):
+        end = min(begin + CHUNK_SEQUENCES, index.num_sequences)
+        numbers = np.arange(begin, end)
         if isinstance(index, DocumentIndex):
             yield from numbers[~index.are_left(numbers)].tolist()
         elif isinstance(index, PackedIndex):
@@ -73,9 +75,6 @@ def _differ(ours: Segments, theirs: Segments, count: int) -> Int64Array:
     for our_column, their_column in zip(ours, theirs, strict=True):
         differs[ours.sequence[our_column != their_column]] = True
     return np.flatnonzero(differs)
-
-
-CHUNK_SEQUENCES = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)

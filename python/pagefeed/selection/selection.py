@@ -24,8 +24,7 @@ from pagefeed.core._base import (
 from pagefeed.core.dataset import BlockKind, SpanParts, Spans, cut_at, derived_arrays
 from pagefeed.errors import EmptySelectionError
 from pagefeed.selection.criteria import Scan
-from pagefeed.selection.divided_rows import DividedRows
-from pagefeed.selection.earlier_division import EarlierDivision
+from pagefeed.selection.divided_rows import DividedRows, EarlierDivision
 from pagefeed.selection.scanning import summary_of
 
 __all__ = ["RowRuns", "Selection"]

@@ -57,7 +57,7 @@ def records_of(
     Args:
         io: A ``FileIO`` of pyiceberg.
         path: The file, as the table has it.
-        fields: Fields of pyiceberg, found by their ids.
+        fields: Fields of pyiceberg, which have ids.
         structs: Ids of those whose values are lists of values too.
 
     Raises:
@@ -73,7 +73,7 @@ def records_of(
     kinds = dict.fromkeys((-1, *structs), _Record)
     try:
         with AvroFile[Any](_Stored(stored), Schema(*fields), kinds) as reader:  # type: ignore[arg-type]
-            found: list[list[Any]] = [*reader]
+            records: list[list[Any]] = [*reader]
         # It takes an end in the middle of a block for the end of the file.
         is_whole = reader.decoder.tell() == len(stored)
         is_whole &= stored.endswith(reader.header.sync)
@@ -94,4 +94,4 @@ def records_of(
             f"{path}: the file is truncated: it has {len(stored)} bytes, and the last "
             "ones do not end a block of records"
         ).at(file=path)
-    return found
+    return records

@@ -37,10 +37,11 @@ def rows_of_vector(stored: bytes, cardinality: int | None) -> Int64Array:
     data, checksum = stored[4:-4], stored[-4:]
     if len(stored) != size or len(data) < 4:
         raise CorruptFileError(f"it has {len(stored)} bytes, expected {size}")
-    expected, found = int.from_bytes(checksum, "big"), zlib.crc32(data)
-    if expected != found:
+    stored_sum, own_sum = int.from_bytes(checksum, "big"), zlib.crc32(data)
+    if stored_sum != own_sum:
         raise ChecksumError(
-            f"the stored checksum is {expected:#010x}, that of the bytes {found:#010x}"
+            f"the stored checksum is {stored_sum:#010x}, that of the bytes "
+            f"{own_sum:#010x}"
         )
     return rows_of_bitmap(data, cardinality)
 

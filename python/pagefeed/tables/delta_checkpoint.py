@@ -48,8 +48,8 @@ def added_up_to(storage: Storage, log: str, version: int) -> list[dict[str, Any]
         CorruptFileError: If a commit is malformed.
     """
 
-    def of_commit(number: int) -> list[dict[str, Any]]:
-        path = f"{log}/{number:020}.json"
+    def of_commit(commit: int) -> list[dict[str, Any]]:
+        path = f"{log}/{commit:020}.json"
         lines = storage.read_all(path).splitlines()
         try:
             actions = [json.loads(line) for line in lines if b'"add"' in line]
@@ -76,15 +76,15 @@ def _added_by_checkpoint(
         if match and int(match[1]) <= version:
             count = int(match["parts"] or 1)
             parts[int(match[1])][path] = path, count
-    for number in sorted(parts, reverse=True):
+    for checkpoint in sorted(parts, reverse=True):
         of_count: defaultdict[int, list[str]] = defaultdict(list)
-        for path, count in parts[number].values():
+        for path, count in parts[checkpoint].values():
             of_count[count].append(path)
         for count, paths in of_count.items():
             if count == 1 or len(paths) == count:
                 chosen = paths[:1] if count == 1 else paths
                 rows = [row for path in chosen for row in _rows(storage, path)]
-                return number, [*_added(storage, log, rows)]
+                return checkpoint, [*_added(storage, log, rows)]
     return -1, []
 
 

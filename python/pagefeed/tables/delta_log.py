@@ -61,10 +61,10 @@ class DeltaLog:
             is_later = wanted >= begun
             commits = [each for each in commits if (each >= first) == is_later]
             time_of = self._told_by if is_later else time_of
-        place = bisect_right(commits, wanted, key=time_of) - 1
-        if place >= 0:
-            self.check(commits[place], given)
-            return commits[place]
+        last = bisect_right(commits, wanted, key=time_of) - 1
+        if last >= 0:
+            self.check(commits[last], given)
+            return commits[last]
         since = f", of {_text(time_of(commits[0]))}" if commits else ""
         if commits and commits[0] == 0:
             raise InvalidArgumentError(
@@ -128,8 +128,8 @@ class DeltaLog:
     @lazy
     def _commits(self) -> list[int]:
         """Versions whose own commit is left, rising."""
-        found = map(_COMMIT.fullmatch, self._listed)
-        return sorted(int(match[1]) for match in found if match)
+        matches = map(_COMMIT.fullmatch, self._listed)
+        return sorted(int(match[1]) for match in matches if match)
 
     @lazy
     def _versions(self) -> list[int]:
@@ -146,12 +146,12 @@ class DeltaLog:
     @lazy
     def _written(self) -> dict[int, int]:
         """Time of each commit in milliseconds, rising."""
-        found: dict[int, int] = {}
+        times: dict[int, int] = {}
         last = -1
         for version in self._commits:
             last = max(last + 1, self._listed[f"{version:020}.json"])
-            found[version] = last
-        return found
+            times[version] = last
+        return times
 
     def _told_by(self, version: int) -> int:
         """Return the time in the commit itself, in milliseconds.

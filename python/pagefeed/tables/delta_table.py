@@ -27,7 +27,7 @@ from pagefeed.errors import (
 from pagefeed.parquet_files import Columns, ParquetDataset, check_wanted
 from pagefeed.remote import StorageOptions, library_options
 from pagefeed.selection import Naming, TableColumns
-from pagefeed.tables.delta_bounds import DeltaBounds
+from pagefeed.tables.bounds import DeltaBounds
 from pagefeed.tables.delta_log import FOLDER, DeltaLog
 from pagefeed.tables.delta_vectors import deleted_by_vectors
 from pagefeed.tables.naming import delta_naming
@@ -146,18 +146,18 @@ def _dataset(
     with _open(table, version, storage_options) as (opened, root):
         _check_features(root, opened.protocol())
         types, naming = schema or _schema_of(root, opened)
-        found = _files(opened, root, naming, storage_options)
-        number, settings = opened.version(), opened.metadata().configuration
+        live = _files(opened, root, naming, storage_options)
+        opened_version, settings = opened.version(), opened.metadata().configuration
     columns = TableColumns(
-        f"delta:{number}",
+        f"delta:{opened_version}",
         types,
         naming,
-        of_files=partitions_of(found.files, found.types),
+        of_files=partitions_of(live.files, live.types),
         partition_decides=True,
         missing_as_null=is_null_if_missing(missing),
         past=DeltaPast(
             root,
-            number,
+            opened_version,
             settings,
             check_key(key, types, root),
             path_of=_path_of,
@@ -170,10 +170,10 @@ def _dataset(
             },
             options=storage_options,
         ),
-        bounds=found.bounds,
+        bounds=live.bounds,
     )
     return snapshot_dataset(
-        found.files, columns, root, storage_options, storage_cache, **wanted
+        live.files, columns, root, storage_options, storage_cache, **wanted
     )
 
 
@@ -325,7 +325,7 @@ def _check_features(uri: str, protocol: Any) -> None:
 
 
 def _schema_of(uri: str, opened: Any) -> tuple[dict[str, Any], Naming]:
-    """Return the Arrow types of columns, and how they are found in files."""
+    """Return the Arrow types of columns, and their names in files."""
     from pyarrow import schema
 
     with _told(uri):
@@ -363,10 +363,10 @@ def _files(
     from pyarrow import table
 
     with _told(root):
-        found = opened.get_add_actions()
-        if found.num_rows == 0:
+        added = opened.get_add_actions()
+        if added.num_rows == 0:
             return _Files([], DeltaBounds(None, naming), {})
-        actions, features = table(found), opened.protocol().reader_features
+        actions, features = table(added), opened.protocol().reader_features
     times, paths = (actions[n].to_pylist() for n in ("modification_time", "path"))
     partitions: list[dict[str, Any]] = [{}] * len(paths)
     types = {}
@@ -390,7 +390,7 @@ def _files(
     ]
     order = sorted(range(len(files)), key=lambda n: (times[n], files[n].path))
     bounds = DeltaBounds(actions, naming).with_files(order)
-    return _Files([files[number] for number in order], bounds, types)
+    return _Files([files[index] for index in order], bounds, types)
 
 
 def _value_of(value: object) -> object:

@@ -87,7 +87,7 @@ def deleted_by_vectors(
         if added[file]:
             vector, is_inline = _vector_of(root, file, added[file], path_of)
             (inline if is_inline else in_file[vector.stored]).append(vector)
-    found = [*map(_rows_of_text, inline)]
+    deleted = [*map(_rows_of_text, inline)]
     if in_file:
         paths = [*in_file]
         storage = located_exactly(
@@ -96,8 +96,8 @@ def deleted_by_vectors(
         read = partial(_rows_of_file, storage)
         threads = readers_of(storage)
         groups = in_order(read, in_file.items(), num_threads=threads)
-        found += chain.from_iterable(groups)
-    return dict(found)
+        deleted += chain.from_iterable(groups)
+    return dict(deleted)
 
 
 def _vector_of(
@@ -111,9 +111,9 @@ def _vector_of(
         cardinality = int(told["cardinality"])
         if kind == "u":
             folder, name = stored[:-UUID_LENGTH], stored[-UUID_LENGTH:]
-            number = uuid.UUID(bytes=_decoded(name))
+            identifier = uuid.UUID(bytes=_decoded(name))
             folder = f"{folder}/" if folder else ""
-            stored = f"{root.rstrip('/')}/{folder}deletion_vector_{number}.bin"
+            stored = f"{root.rstrip('/')}/{folder}deletion_vector_{identifier}.bin"
     except (KeyError, TypeError, ValueError) as problem:
         raise _wrong(root, file, told, str(problem)) from None
     if kind not in ("u", "p", "i") or min(begin, size) < 0:
@@ -150,16 +150,16 @@ def _rows_of_file(
     """Return the rows of the vectors of a file: each with its length and checksum."""
     path, vectors = of_file
     ranges = [(each.begin, each.begin + each.size + 8) for each in vectors]
-    found = []
+    deleted = []
     vector = vectors[0]
     try:
-        parts = ranges_of_file(storage, path, VERSION, ranges)
-        for vector, stored in zip(vectors, parts, strict=True):
+        stored_ranges = ranges_of_file(storage, path, VERSION, ranges)
+        for vector, stored in zip(vectors, stored_ranges, strict=True):
             rows = rows_of_vector(stored, vector.cardinality)
-            found.append((vector.data_file, rows))
+            deleted.append((vector.data_file, rows))
     except CorruptFileError as problem:
         raise _damaged(vector, path, problem) from None
-    return found
+    return deleted
 
 
 def _damaged(vector: _Vector, where: str, problem: Exception) -> CorruptFileError:

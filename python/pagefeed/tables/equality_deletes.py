@@ -66,8 +66,8 @@ class EqualityDeletes(Criterion):
         for file in self.deletes:
             scope = self._scopes.setdefault(file.scope, len(self._scopes))
             self._by_ids[file.keys].append(file)
-            place = file.keys, scope
-            self._newest[place] = max(file.sequence, self._newest.get(place, 0))
+            means = file.keys, scope
+            self._newest[means] = max(file.sequence, self._newest.get(means, 0))
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle without the keys."""
@@ -80,13 +80,12 @@ class EqualityDeletes(Criterion):
         _ = self._keys
 
     def labels(self, row_groups: RowGroups) -> Labels:
-        """Return the parts of the rows of some row groups."""
-        part = np.zeros(row_groups.num_rows, dtype=np.uint16)
+        """Return the labels of the rows of some row groups."""
+        labels = np.zeros(row_groups.num_rows, dtype=np.uint16)
         for ids, keys in self._keys.items():
-            found = self._rows_of(row_groups, ids)
-            if found:
-                part[_deleted(found, keys)] = NO_PART
-        return Labels(part)
+            if rows := self._rows_of(row_groups, ids):
+                labels[_deleted(rows, keys)] = NO_PART
+        return Labels(labels)
 
     @lazy
     def _keys(self) -> dict[tuple[int, ...], DeletedKeys]:
@@ -95,14 +94,14 @@ class EqualityDeletes(Criterion):
     def _keys_of(self, ids: tuple[int, ...], files: Sequence[LiveFile]) -> DeletedKeys:
         read = in_order(partial(self._read_deletes, ids), files)
         columns, counts = [], []
-        for file, found in zip(files, read, strict=True):
-            count = len(found[0])
+        for file, keys in zip(files, read, strict=True):
+            count = len(keys[0])
             if count < file.num_rows:  # With more keys, other readers use them all.
                 raise CorruptFileError(
                     f"{file.path}, which deletes rows: the table says that it has "
                     f"{file.num_rows}, it has {count}"
                 ).at(file=path_of(file.path))
-            columns.append(found)
+            columns.append(keys)
             counts.append(count)
         scopes = [self._scopes[file.scope] for file in files]
         return DeletedKeys(
@@ -116,43 +115,43 @@ class EqualityDeletes(Criterion):
 
     def _rows_of(self, row_groups: RowGroups, ids: tuple[int, ...]) -> list[_Rows]:
         """The rows of row groups which some file of deletes may mean."""
-        found, files = [], row_groups.index.files
-        for number, groups, rows in row_groups.groups_by_file():
-            file = self.data[files[number]]
+        rows_of_files, files = [], row_groups.index.files
+        for index, groups, rows in row_groups.groups_by_file():
+            file = self.data[files[index]]
             scope = self._scopes.get(file.scope, -1)
             newest = [self._newest.get((ids, one), 0) for one in (scope, EVERYWHERE)]
             if max(newest) <= file.sequence:
                 continue
             columns = self.columns.read(
-                row_groups.index.storage, files[number], ids, groups, file.constants
+                row_groups.index.storage, files[index], ids, groups, file.constants
             )
             if len(columns[0]) != len(rows):
                 raise CorruptFileError(
-                    f"{files[number]}: pyarrow finds {len(columns[0])} rows in the row "
+                    f"{files[index]}: pyarrow finds {len(columns[0])} rows in the row "
                     f"groups {groups}, the index has {len(rows)}"
-                ).at(file=files[number])
-            found.append(_Rows(rows, columns, scope, file.sequence))
-        return found
+                ).at(file=files[index])
+            rows_of_files.append(_Rows(rows, columns, scope, file.sequence))
+        return rows_of_files
 
 
-def _deleted(found: Sequence[_Rows], keys: DeletedKeys) -> Int64Array:
+def _deleted(rows_of_files: Sequence[_Rows], keys: DeletedKeys) -> Int64Array:
     """Return those rows whose keys were deleted after they were written."""
-    counts = [len(each.rows) for each in found]
-    scopes = np.array([each.scope for each in found], dtype=np.int64)
-    sequences = np.array([each.sequence for each in found], dtype=np.int64)
-    columns = _joined([each.columns for each in found])
+    counts = [len(each.rows) for each in rows_of_files]
+    scopes = np.array([each.scope for each in rows_of_files], dtype=np.int64)
+    sequences = np.array([each.sequence for each in rows_of_files], dtype=np.int64)
+    columns = _joined([each.columns for each in rows_of_files])
     times = keys.times_of(columns, np.repeat(scopes, counts))
-    rows = np.concatenate([each.rows for each in found])
+    rows = np.concatenate([each.rows for each in rows_of_files])
     return rows[times > np.repeat(sequences, counts)]
 
 
-def _joined(parts: Sequence[Sequence[Any]]) -> list[Any]:
+def _joined(tables: Sequence[Sequence[Any]]) -> list[Any]:
     """Return the columns of several tables, joined."""
     import pyarrow as pa
 
-    found = []
-    for column in zip(*parts, strict=True):
+    columns = []
+    for column in zip(*tables, strict=True):
         # Of a column that no schema has any more, files that lack it are of no type.
         kind = next((each.type for each in column if each.type != pa.null()), pa.null())
-        found.append(pa.concat_arrays([each.cast(kind) for each in column]))
-    return found
+        columns.append(pa.concat_arrays([each.cast(kind) for each in column]))
+    return columns

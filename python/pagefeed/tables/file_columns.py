@@ -34,8 +34,8 @@ class FileColumns:
         schemas = [*metadata.schemas, metadata.schema()]
         kinds = {field.field_id: field for each in schemas for field in _fields(each)}
         structs = {
-            inner.field_id: number
-            for number, field in kinds.items()
+            inner.field_id: field_id
+            for field_id, field in kinds.items()
             for inner in getattr(field.field_type, "fields", ())
         }
         given = metadata.properties.get(NAME_MAPPING)
@@ -72,18 +72,18 @@ class FileColumns:
                 storage.open_arrow(path), coerce_int96_timestamp_unit="us"
             )
             groups = range(file.num_row_groups) if groups is None else groups
-            found = dict(_numbered(file.schema_arrow))
-            found = found or dict(_named(file.schema_arrow, self.names))
-            used = [self._told_by(number, found) for number in ids]
-            held = [".".join(found[number]) for number in used if number in found]
+            paths = dict(_numbered(file.schema_arrow))
+            paths = paths or dict(_named(file.schema_arrow, self.names))
+            used = [self._told_by(field_id, paths) for field_id in ids]
+            held = [".".join(paths[field_id]) for field_id in used if field_id in paths]
             table = file.read_row_groups([*groups], columns=held, use_threads=False)
             return [
-                self._typed(number, _leaf(table, found[number]))
-                if number in found
+                self._typed(field_id, _leaf(table, paths[field_id]))
+                if field_id in paths
                 else self._made_up(
-                    number, constants, path, self._holder(table, number, found)
+                    field_id, constants, path, self._holder(table, field_id, paths)
                 )
-                for number in ids
+                for field_id in ids
             ]
         except (pa.ArrowException, OSError) as problem:
             storage.size(path)  # If it is gone, that is what to tell.
@@ -91,27 +91,29 @@ class FileColumns:
                 file=path
             ) from None
 
-    def _typed(self, number: int, column: Any) -> Any:
+    def _typed(self, field_id: int, column: Any) -> Any:
         if hasattr(column, "combine_chunks"):
             column = column.combine_chunks()
         column = getattr(column, "storage", column)
-        return column if number not in self.kinds else column.cast(self._type(number))
+        return (
+            column if field_id not in self.kinds else column.cast(self._type(field_id))
+        )
 
-    def _told_by(self, number: int, found: Mapping[int, Any]) -> int:
+    def _told_by(self, field_id: int, paths: Mapping[int, Any]) -> int:
         """Return the id of a column, or of the struct around one that a file lacks."""
-        return number if number in found else self.structs.get(number, number)
+        return field_id if field_id in paths else self.structs.get(field_id, field_id)
 
-    def _holder(self, table: Any, number: int, found: Mapping[int, Any]) -> Any:
+    def _holder(self, table: Any, field_id: int, paths: Mapping[int, Any]) -> Any:
         """Return in which rows a column that a file lacks has a value: booleans."""
         import pyarrow as pa
 
-        struct = self.structs.get(number)
-        if struct is None or struct not in found:
+        struct = self.structs.get(field_id)
+        if struct is None or struct not in paths:
             return pa.repeat(struct is None, table.num_rows)
-        return _leaf(table, found[struct]).combine_chunks().is_valid()
+        return _leaf(table, paths[struct]).combine_chunks().is_valid()
 
     def _made_up(
-        self, number: int, constants: Mapping[int, Any] | None, path: str, holder: Any
+        self, field_id: int, constants: Mapping[int, Any] | None, path: str, holder: Any
     ) -> Any:
         """Values of a column that a file lacks: of its partition, by default, null."""
         import pyarrow as pa
@@ -119,24 +121,24 @@ class FileColumns:
 
         if constants is None:
             raise CorruptFileError(
-                f"{path}, which deletes rows, has no column of field id {number}, by "
+                f"{path}, which deletes rows, has no column of field id {field_id}, by "
                 "which it deletes"
             ).at(file=path)
-        if number not in self.kinds:
+        if field_id not in self.kinds:
             return pa.nulls(len(holder))
-        kind = self._type(number)
-        value = constants.get(number)
+        kind = self._type(field_id)
+        value = constants.get(field_id)
         value = pa.scalar(getattr(value, "bytes", value), kind)
-        if number not in constants:
-            value = default_of(self.kinds[number]) or value
+        if field_id not in constants:
+            value = default_of(self.kinds[field_id]) or value
             value = pa.scalar(value.as_py(), kind)
         column = pa.repeat(value, len(holder))
         return compute.if_else(holder, column, pa.scalar(None, kind))
 
-    def _type(self, number: int) -> Any:
+    def _type(self, field_id: int) -> Any:
         from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-        kind = schema_to_pyarrow(self.kinds[number].field_type)
+        kind = schema_to_pyarrow(self.kinds[field_id].field_type)
         return getattr(kind, "storage_type", kind)
 
 
@@ -163,9 +165,9 @@ def _numbered(
 
     for field in fields:
         path = (*before, field.name)
-        number = (field.metadata or {}).get(FIELD_ID)
-        if number is not None:
-            yield int(number), path
+        field_id = (field.metadata or {}).get(FIELD_ID)
+        if field_id is not None:
+            yield int(field_id), path
         if types.is_struct(field.type):
             yield from _numbered(field.type, path)
 

@@ -38,7 +38,7 @@ def deleted_rows(storage: Storage, live: LiveFiles) -> dict[str, Int64Array]:
         for path, rows in rows_of.items():
             if _applies(deletes, data.get(path)):
                 listed[path].append(rows)
-    found: dict[str, Int64Array] = {}
+    deleted: dict[str, Int64Array] = {}
     in_file: defaultdict[str, list[LiveFile]] = defaultdict(list)
     for deletes in live.vectors:
         in_file[path_of(deletes.path)].append(deletes)
@@ -50,13 +50,16 @@ def deleted_rows(storage: Storage, live: LiveFiles) -> dict[str, Int64Array]:
     for deletes, path, rows in chain.from_iterable(vectors):
         if not _applies(deletes, data.get(path)):
             continue
-        if path in found:
+        if path in deleted:
             raise _damaged(deletes, f"{path} has another deletion vector: one may be")
-        found[path] = rows
+        deleted[path] = rows
         # A vector holds what lists of before deleted.
         listed.pop(path, None)
-    found |= {path: np.unique(np.concatenate(parts)) for path, parts in listed.items()}
-    return found
+    deleted |= {
+        path: np.unique(np.concatenate(lists_of_rows))
+        for path, lists_of_rows in listed.items()
+    }
+    return deleted
 
 
 def _applies(deletes: LiveFile, data: LiveFile | None) -> bool:
@@ -75,15 +78,15 @@ def _rows_of_list(storage: Storage, deletes: LiveFile) -> dict[str, Int64Array]:
     stored = storage.read(path_of(deletes.path), 0, deletes.size)
     try:
         # Files are read on threads already: those of pyarrow take ten times as long.
-        found = parquet.ParquetFile(pa.BufferReader(stored)).read(
+        deletions = parquet.ParquetFile(pa.BufferReader(stored)).read(
             ["file_path", "pos"], use_threads=False
         )
-        count = len(found)
+        count = len(deletions)
         # A row that names no file deletes nothing.
-        found = found.filter(compute.is_valid(found["file_path"]))
-        paths = compute.dictionary_encode(found["file_path"]).combine_chunks()
-        rows = np.asarray(found["pos"].combine_chunks(), dtype=np.int64)
-        number = np.asarray(paths.indices, dtype=np.int64)
+        deletions = deletions.filter(compute.is_valid(deletions["file_path"]))
+        paths = compute.dictionary_encode(deletions["file_path"]).combine_chunks()
+        rows = np.asarray(deletions["pos"].combine_chunks(), dtype=np.int64)
+        file = np.asarray(paths.indices, dtype=np.int64)
         names = paths.dictionary.to_pylist()
     except (pa.ArrowException, KeyError, TypeError, ValueError) as problem:
         raise _damaged(deletes, str(problem)) from None
@@ -94,8 +97,8 @@ def _rows_of_list(storage: Storage, deletes: LiveFile) -> dict[str, Int64Array]:
         )
     if not names:
         return {}
-    order = np.argsort(number, kind="stable")
-    ends = np.cumsum(np.bincount(number, minlength=len(names)))
+    order = np.argsort(file, kind="stable")
+    ends = np.cumsum(np.bincount(file, minlength=len(names)))
     return dict(zip(names, np.split(rows[order], ends[:-1]), strict=True))
 
 
@@ -117,7 +120,7 @@ def _rows_of_puffin(
         stored = ranges_of_file(storage, path, MAGIC, ranges)
     except CorruptFileError as error:
         raise _damaged(vectors[0], f"it is no Puffin file: {error.args[0]}") from None
-    found = []
+    deleted = []
     for deletes, data_file, (begin, _), own in zip(
         *(vectors, owners, ranges, stored), strict=True
     ):
@@ -127,8 +130,8 @@ def _rows_of_puffin(
             error.args = (f"{path}, at {begin}, deletes rows of {data_file}: {error}",)
             error.file = path
             raise
-        found.append((deletes, data_file, rows))
-    return found
+        deleted.append((deletes, data_file, rows))
+    return deleted
 
 
 def _damaged(deletes: LiveFile, what: str) -> CorruptFileError:

@@ -41,8 +41,8 @@ def newest_metadata(table: str, options: StorageOptions | None) -> str:
     except FileAccessError:  # Few writers leave one.
         hint = ""
     named = (f"v{hint}{SUFFIX}", f"v{hint}.gz{SUFFIX}", f"{hint}{SUFFIX}", hint)
-    found = next((known[name] for name in named if name in known), None)
-    if found is None:
+    newest = next((known[name] for name in named if name in known), None)
+    if newest is None:
         numbered = {name: _VERSION.fullmatch(name) for name in known}
         versions = [(int(m[1]), name) for name, m in numbered.items() if m is not None]
         if not versions:
@@ -51,8 +51,8 @@ def newest_metadata(table: str, options: StorageOptions | None) -> str:
                 f"{folder}/v1{SUFFIX}; of a table in a catalog give the name of the "
                 "catalog too, catalog='name'"
             ).at(file=table)
-        found = known[max(versions)[1]]
-    return found
+        newest = known[max(versions)[1]]
+    return newest
 
 
 class ColumnTypes(NamedTuple):

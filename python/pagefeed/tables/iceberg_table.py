@@ -24,9 +24,9 @@ from pagefeed.parquet_files import Columns, ParquetDataset, check_wanted
 from pagefeed.remote import StorageOptions, library_options
 from pagefeed.selection import TableColumns
 from pagefeed.tables.avro_records import MALFORMED
+from pagefeed.tables.bounds import IcebergBounds, known_types
 from pagefeed.tables.equality_deletes import EqualityDeletes
 from pagefeed.tables.file_columns import FileColumns
-from pagefeed.tables.iceberg_bounds import IcebergBounds, known_types
 from pagefeed.tables.iceberg_deletes import deleted_rows
 from pagefeed.tables.iceberg_metadata import newest_metadata, types_of
 from pagefeed.tables.manifests import live_files, operations_of
@@ -97,14 +97,8 @@ def iceberg(
         catalog: A catalog of pyiceberg, the name of a catalog that pyiceberg is
             configured for, or its properties:
             ``{"name": "prod", "type": "sql", "uri": ...}``.
-        key: Column that identifies rows: whole numbers or texts, each of which occurs
-            once, or ``"_row_id"`` for the ids that the table gives its rows. With a
-            cache folder, its values are stored there when a loader is made. The state
-            then loads after a compaction whose old files are removed.
-        missing: Value of a column in files that were written before the table had it.
-            By default such a column is refused by name when it is used. With ``"null"``
-            it is null in these files, for ``where`` and ``metadata``. Tokens and
-            aligned columns are never made up.
+        key: Column that identifies rows, see :func:`pagefeed.delta`.
+        missing: Value of a column in files that lack it, see :func:`pagefeed.delta`.
         storage_options: Settings of remote storage, see :func:`pagefeed.parquet`. They
             override the S3 settings of the catalog or ``Table``. The metadata of a
             table in a catalog are read with the catalog's own settings; a metadata file
@@ -312,11 +306,11 @@ def _options_of(
 
 def _properties(storage_options: StorageOptions | None) -> dict[str, str]:
     """Settings of S3 as pyiceberg calls them."""
-    found = {
+    options = {
         name.removeprefix("aws_"): value
         for name, value in library_options(storage_options).items()
     }
-    return {_S3[name]: value for name, value in found.items() if name in _S3}
+    return {_S3[name]: value for name, value in options.items() if name in _S3}
 
 
 @contextmanager
@@ -358,21 +352,21 @@ def _snapshot_of(opened: Any, wanted: object) -> Any:
         MissingFileError: If the table has no snapshot yet.
         InvalidArgumentError: If it does not exist; the message lists those that do.
     """
-    found, refs = None, opened.metadata.refs
+    snapshot, refs = None, opened.metadata.refs
     if wanted is None:
-        found = opened.current_snapshot()
+        snapshot = opened.current_snapshot()
     elif isinstance(wanted, int) and not isinstance(wanted, bool):
-        found = opened.snapshot_by_id(wanted)
+        snapshot = opened.snapshot_by_id(wanted)
     elif isinstance(wanted, str) and wanted in refs:
-        found = opened.snapshot_by_id(refs[wanted].snapshot_id)
+        snapshot = opened.snapshot_by_id(refs[wanted].snapshot_id)
     elif isinstance(wanted, str | datetime.datetime):
-        found = _snapshot_at(opened, _milliseconds(wanted, [*refs]), wanted)
+        snapshot = _snapshot_at(opened, _milliseconds(wanted, [*refs]), wanted)
     else:
         raise InvalidArgumentError(
             f"snapshot={wanted!r} must be an id, a tag, a branch, a time, or None for "
             "the current one"
         )
-    if found is None:
+    if snapshot is None:
         ids = [each.snapshot_id for each in opened.metadata.snapshots][-8:]
         if not ids:
             raise nothing_written(opened.location())
@@ -380,7 +374,7 @@ def _snapshot_of(opened: Any, wanted: object) -> Any:
             f"snapshot={wanted!r}: this table has no such snapshot; the last ones "
             f"are {ids}"
         )
-    return found
+    return snapshot
 
 
 def _snapshot_at(opened: Any, wanted: int, given: object) -> Any:
@@ -390,15 +384,15 @@ def _snapshot_at(opened: Any, wanted: int, given: object) -> Any:
         InvalidArgumentError: If the log does not reach back, or the snapshot expired.
     """
     log = [(each.timestamp_ms, each.snapshot_id) for each in opened.history()]
-    known = [number for time, number in log if time <= wanted]
+    known = [snapshot_id for time, snapshot_id in log if time <= wanted]
     if known:
-        found = opened.snapshot_by_id(known[-1])
-        if found is None:
+        snapshot = opened.snapshot_by_id(known[-1])
+        if snapshot is None:
             raise InvalidArgumentError(
                 f"snapshot={given!r}: snapshot {known[-1]}, the current one of that "
                 "time, expired: name a later time"
             )
-        return found
+        return snapshot
     first = EPOCH + datetime.timedelta(milliseconds=log[0][0]) if log else None
     raise InvalidArgumentError(
         f"snapshot={given!r}: the table does not tell which snapshot was the current "

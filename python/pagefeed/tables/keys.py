@@ -26,7 +26,7 @@ class _KeyColumn(NamedTuple):
     size: int
     """Number of different values."""
     pairs: Int64Array
-    """Pairs of the columns before and this one, as rising numbers."""
+    """Pairs of the columns before and this one, as rising codes."""
 
 
 class DeletedKeys:
@@ -43,15 +43,15 @@ class DeletedKeys:
     ) -> None:
         from pyarrow import compute
 
-        self._parts: list[_KeyColumn] = []
+        self._columns: list[_KeyColumn] = []
         code = np.zeros(len(times), dtype=np.int64)
         values = [compute.unique(column) for column in columns]
         coded = [_codes(*pair) for pair in zip(columns, values, strict=True)]
-        for each, numbers in zip([*values, None], [*coded, scopes], strict=True):
-            size = int(numbers.max(initial=0)) + 1
-            pairs, code = np.unique(code * size + numbers, return_inverse=True)
-            self._parts.append(_KeyColumn(each, size, pairs))
-        self._times = np.full(len(self._parts[-1].pairs), -1, dtype=np.int64)
+        for each, codes in zip([*values, None], [*coded, scopes], strict=True):
+            size = int(codes.max(initial=0)) + 1
+            pairs, code = np.unique(code * size + codes, return_inverse=True)
+            self._columns.append(_KeyColumn(each, size, pairs))
+        self._times = np.full(len(self._columns[-1].pairs), -1, dtype=np.int64)
         np.maximum.at(self._times, code, times)
 
     def times_of(self, columns: Sequence[Any], scopes: Int64Array) -> Int64Array:
@@ -62,36 +62,38 @@ class DeletedKeys:
             scopes: Scope of each row; -1 if it has none. Keys that apply everywhere
                 count for every row.
         """
-        found = np.full(len(scopes), -1, dtype=np.int64)
+        times = np.full(len(scopes), -1, dtype=np.int64)
         rows = np.arange(len(scopes))
         code = np.zeros(len(scopes), dtype=np.int64)
-        *parts, of_scope = self._parts
-        for part, column in zip(parts, columns, strict=True):
-            numbers = _codes(column.take(rows), part.values)
-            held, code = _places(part, code, numbers)
+        *key_columns, of_scope = self._columns
+        for key_column, column in zip(key_columns, columns, strict=True):
+            codes = _codes(column.take(rows), key_column.values)
+            held, code = _indices(key_column, code, codes)
             rows, code = rows[held], code[held]
-        for numbers in (np.full(len(rows), EVERYWHERE), scopes[rows]):
-            held, place = _places(of_scope, code, numbers)
-            found[rows[held]] = np.maximum(found[rows[held]], self._times[place[held]])
-        return found
+        for codes in (np.full(len(rows), EVERYWHERE), scopes[rows]):
+            held, index = _indices(of_scope, code, codes)
+            times[rows[held]] = np.maximum(times[rows[held]], self._times[index[held]])
+        return times
 
 
 def _codes(column: Any, values: Any) -> Int64Array:
     """Return the position of each value in ``values``; -1 if it is not in there."""
     from pyarrow import compute
 
-    found = compute.index_in(column.cast(values.type), value_set=values)
-    found = compute.fill_null(found, -1)
-    return np.asarray(found).astype(np.int64)
+    codes = compute.index_in(column.cast(values.type), value_set=values)
+    codes = compute.fill_null(codes, -1)
+    return np.asarray(codes).astype(np.int64)
 
 
-def _places(
-    part: _KeyColumn, before: Int64Array, numbers: Int64Array
+def _indices(
+    key_column: _KeyColumn, before: Int64Array, codes: Int64Array
 ) -> tuple[Any, Int64Array]:
-    """Return which pairs exist, and the position of each."""
-    if not len(part.pairs):
-        return np.zeros(len(numbers), dtype=np.bool_), numbers
-    wanted = before * part.size + numbers
-    place = np.minimum(np.searchsorted(part.pairs, wanted), len(part.pairs) - 1)
-    is_known = (numbers >= 0) & (numbers < part.size)
-    return is_known & (part.pairs[place] == wanted), place
+    """Return which pairs exist, and the index of each."""
+    if not len(key_column.pairs):
+        return np.zeros(len(codes), dtype=np.bool_), codes
+    wanted = before * key_column.size + codes
+    index = np.minimum(
+        np.searchsorted(key_column.pairs, wanted), len(key_column.pairs) - 1
+    )
+    is_known = (codes >= 0) & (codes < key_column.size)
+    return is_known & (key_column.pairs[index] == wanted), index

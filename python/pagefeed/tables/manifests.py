@@ -10,8 +10,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 from pagefeed.core._base import in_order
 from pagefeed.errors import CorruptFileError, UnsupportedError
 from pagefeed.tables.avro_records import records_of
-from pagefeed.tables.iceberg_bounds import Metrics
-from pagefeed.tables.row_ids import ICEBERG_ROW_ID, RowIds
+from pagefeed.tables.bounds import Metrics
+from pagefeed.tables.row_keys import ICEBERG_ROW_ID, RowIds
 from pagefeed.tables.snapshot import path_of, value_as
 
 __all__ = ["LiveFile", "LiveFiles", "live_files", "operations_of"]
@@ -32,9 +32,9 @@ EXISTING, ADDED, DELETED = range(3)
 Kind: TypeAlias = Literal["data", "positions", "vectors", "keys"]
 """Contents of a file: data, or deletes as rows, vectors or keys."""
 CONTENTS: Mapping[int, Kind] = {0: "data", 1: "positions", 2: "keys"}
-"""Contents of files, by their numbers in manifests."""
+"""Contents of files, by their codes in manifests."""
 Scope: TypeAlias = tuple[int, tuple[Any, ...]]
-"""A partition: number of the way to partition, and values."""
+"""A partition: id of its partition spec, and values."""
 
 
 class LiveFile(NamedTuple):
@@ -92,7 +92,7 @@ class LiveFiles(NamedTuple):
 
     @property
     def reads(self) -> dict[str, tuple[int, int]]:
-        """Metadata files read before any row: numbers and bytes, by kind."""
+        """Metadata files read before any row: counts and bytes, by kind."""
         deletes = [file.size for file in (*self.positions, *self.keys)]
         deletes += [(file.vector and file.vector[2]) or 0 for file in self.vectors]
         return {
@@ -125,8 +125,8 @@ def live_files(opened: Any, chosen: Any, schema: Any) -> LiveFiles:
         of_kind[kind].append(file)
     of_kind["data"].sort(key=lambda each: (each.sequence, each.path))
     sizes = [manifest.size for manifest in manifests]
-    parts = [part for spec in specs.values() for part in spec.parts if part is not None]
-    types = {part.name: part.kind for part in parts}
+    values = [value for spec in specs.values() for value in spec.values if value]
+    types = {value.name: value.kind for value in values}
     return LiveFiles(**of_kind, manifests=sizes, types=types)
 
 
@@ -148,7 +148,7 @@ class _Manifest(NamedTuple):
     size: int
     """Bytes."""
     spec: int
-    """Number of its way to partition."""
+    """Id of its partition spec."""
     sequence: int
     """Its sequence number; 0 in tables of version 1."""
     first_row_id: int | None
@@ -161,11 +161,11 @@ def _manifests(io: Any, manifest_list: str) -> list[_Manifest]:
     fields = _chosen(MANIFEST_LIST_FILE_SCHEMAS[ENTRY_VERSION].fields, OF_MANIFEST)
     known = len(OF_MANIFEST)
     records = records_of(io, manifest_list, fields)
-    found = [_Manifest(*record[:known]) for record in records]
-    for manifest in found:
+    manifests = [_Manifest(*record[:known]) for record in records]
+    for manifest in manifests:
         if None in manifest[:-1]:
             raise _malformed(manifest_list, "manifest", manifest)
-    return found
+    return manifests
 
 
 def _chosen(fields: Iterable[Any], ids: Sequence[int]) -> list[Any]:
@@ -174,7 +174,7 @@ def _chosen(fields: Iterable[Any], ids: Sequence[int]) -> list[Any]:
     Behind them all lists and maps: pyiceberg skips no such field of a file.
     """
     of_id = {field.field_id: field for field in fields}
-    chosen = [of_id.pop(number) for number in ids]
+    chosen = [of_id.pop(field_id) for field_id in ids]
     return chosen + [
         each for each in of_id.values() if not each.field_type.is_primitive
     ]
@@ -190,10 +190,10 @@ class _PartitionValue(NamedTuple):
 
 
 class _Partitioning(NamedTuple):
-    """A way to partition."""
+    """A partition spec."""
 
-    number: int
-    parts: list[_PartitionValue | None]
+    spec_id: int
+    values: list[_PartitionValue | None]
     """Values of the partition; None for a value without a name."""
     whole: list[int | None]
     """Field ids of columns that hold these values; None for transforms."""
@@ -208,12 +208,14 @@ class _Partitioning(NamedTuple):
             field.source_id if transform == "identity" else None
             for field, transform in zip(spec.fields, transforms, strict=True)
         ]
-        parts = [_part_of(field, schema, schemas) for field in spec.fields]
+        values = [_value_of(field, schema, schemas) for field in spec.fields]
         is_one = all(transform == "void" for transform in transforms)
-        return cls(spec.spec_id, parts, whole, is_one)
+        return cls(spec.spec_id, values, whole, is_one)
 
 
-def _part_of(field: Any, schema: Any, schemas: Iterable[Any]) -> _PartitionValue | None:
+def _value_of(
+    field: Any, schema: Any, schemas: Iterable[Any]
+) -> _PartitionValue | None:
     """Return name and type of a field of a partition."""
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
@@ -247,12 +249,12 @@ class _Partition(NamedTuple):
     @classmethod
     def of(cls, spec: _Partitioning, stored: Sequence[Any]) -> _Partition:
         """Return a partition by the values that a manifest has of it."""
-        parts = zip(spec.parts, stored, strict=True)
-        numbered = zip(spec.whole, stored, strict=True)
+        named = zip(spec.values, stored, strict=True)
+        by_id = zip(spec.whole, stored, strict=True)
         return cls(
-            {part.name: value_as(value, part.kind) for part, value in parts if part},
-            (spec.number, tuple(map(_comparable, stored))),
-            {number: value for number, value in numbered if number is not None},
+            {each.name: value_as(value, each.kind) for each, value in named if each},
+            (spec.spec_id, tuple(map(_comparable, stored))),
+            {field_id: value for field_id, value in by_id if field_id is not None},
         )
 
 
@@ -320,7 +322,7 @@ def _live(
     """The files of a manifest that are not deleted."""
     spec, next_row_id = specs[manifest.spec], manifest.first_row_id
     partitions: dict[Any, _Partition] = {}
-    found: list[tuple[Kind, LiveFile]] = []
+    files: list[tuple[Kind, LiveFile]] = []
     structs = DATA_FILE, PARTITION
     for status, own, stored in records_of(io, manifest.path, _entry(), structs):
         if status == DELETED:
@@ -345,8 +347,8 @@ def _live(
             case "keys":
                 scope = None if spec.is_one else live.scope
                 live = live._replace(scope=scope, keys=_keys_of(file))
-        found.append((kind, live))
-    return found
+        files.append((kind, live))
+    return files
 
 
 def _entry() -> list[Any]:

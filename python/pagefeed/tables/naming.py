@@ -16,7 +16,7 @@ NAME_MAPPING = "schema.name-mapping.default"
 
 
 def iceberg_naming(table: str, schema: Any, properties: Mapping[str, str]) -> Naming:
-    """Return how columns are found: by field ids, else by the name mapping.
+    """Return how columns are identified: by field ids, else by the name mapping.
 
     Args:
         table: Its name, for messages.
@@ -47,11 +47,11 @@ def _names_of(
 
 
 def _iceberg_field(field: Any, names: Mapping[int, tuple[str, ...]]) -> NamedField:
-    number = int(field.field_id)
-    if not 0 <= number < 1 << 31:
-        raise CorruptFileError(f"column {field.name!r} has the field id {number}")
+    field_id = int(field.field_id)
+    if not 0 <= field_id < 1 << 31:
+        raise CorruptFileError(f"column {field.name!r} has the field id {field_id}")
     held = _iceberg_held(field.field_type, names)
-    return NamedField(field.name, number, names.get(number, ()), held)
+    return NamedField(field.name, field_id, names.get(field_id, ()), held)
 
 
 def _iceberg_held(kind: Any, names: Mapping[int, tuple[str, ...]]) -> FieldType:
@@ -74,7 +74,7 @@ def _iceberg_held(kind: Any, names: Mapping[int, tuple[str, ...]]) -> FieldType:
 def delta_naming(
     table: str, schema: Mapping[str, Any], configuration: Mapping[str, str]
 ) -> Naming:
-    """Return how columns are found: by the column mapping, else by name.
+    """Return how columns are identified: by the column mapping, else by name.
 
     Args:
         table: Its path, for messages.
@@ -108,9 +108,9 @@ def _delta_field(field: Mapping[str, Any], *, is_mapped: bool) -> NamedField:
     if not is_mapped:
         return NamedField(field["name"], None, (field["name"],), held)
     physical = (field["metadata"][f"{MAPPING}physicalName"],)
-    number = field["metadata"].get(f"{MAPPING}id")
+    field_id = field["metadata"].get(f"{MAPPING}id")
     return NamedField(
-        field["name"], None if number is None else int(number), physical, held
+        field["name"], None if field_id is None else int(field_id), physical, held
     )
 
 

@@ -12,8 +12,7 @@ from pagefeed.errors import FileAccessError
 from pagefeed.parquet_files import ParquetDataset
 from pagefeed.remote import StorageOptions
 from pagefeed.tables.delta_checkpoint import added_up_to, log_of
-from pagefeed.tables.row_ids import RowIds
-from pagefeed.tables.row_keys import KeyedRows
+from pagefeed.tables.row_keys import KeyedRows, RowIds
 
 __all__ = ["DeltaPast", "IcebergPast"]
 
@@ -73,16 +72,16 @@ class DeltaPast(KeyedRows):
     @lazy
     def row_ids(self) -> RowIds | None:
         """Ids of the rows of this version; None if the log does not have them all."""
-        found: dict[str, int] = {}
+        first_ids: dict[str, int] = {}
         try:
             added = added_up_to(*log_of(self.root, self.options), self.version)
         except FileAccessError:  # Neither commits nor a checkpoint tell.
             return None
         for add in added:
             if add.get("baseRowId") is not None:
-                found[self._path(add)] = add["baseRowId"]
+                first_ids[self._path(add)] = add["baseRowId"]
         column = self.configuration.get(ROW_ID_COLUMN)
-        return RowIds(found, column)
+        return RowIds(first_ids, column)
 
     def _path(self, action: Mapping[str, Any]) -> str:
         return self.path_of(self.root, action["path"])
@@ -123,8 +122,8 @@ class IcebergPast(KeyedRows):
 
     def at(self, snapshot: str) -> ParquetDataset:
         """Return a dataset of another snapshot, such as ``"iceberg:3051729675"``."""
-        number = int(snapshot.partition(":")[2])
-        return self.reopen(self.table, number, **self.arguments)
+        snapshot_id = int(snapshot.partition(":")[2])
+        return self.reopen(self.table, snapshot_id, **self.arguments)
 
     def keeps_rows(self, since: str, files: set[str]) -> bool:  # noqa: ARG002
         """Return whether rewrites since a snapshot kept all rows of its files.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,11 +21,12 @@ from pagefeed.core._base import (
     near_name,
 )
 from pagefeed.core.dataset import PageIndex, derived_arrays, derived_key
-from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
+from pagefeed.core.storage import Storage
+from pagefeed.errors import ColumnNotFoundError, CorruptFileError, InvalidArgumentError
 from pagefeed.selection import ROW_ID, Files, column_of
-from pagefeed.tables.row_ids import RowIds
 
-__all__ = ["KeyedRows", "check_key"]
+__all__ = ["ICEBERG_ROW_ID", "KeyedRows", "RowIds", "check_key"]
+
 
 VERSION = 1
 DIGEST_BYTES = 16
@@ -103,15 +105,19 @@ class KeyedRows(ABC):
         return derived_key(index, str(VERSION), index.fingerprint, str(self.key))
 
     def _read(self, index: PageIndex) -> KeyArray | None:
-        numbers = range(len(index.files))
+        files = range(len(index.files))
         if self.key is not None and self.key != ROW_ID:
             read = partial(column_of, Files.of(index), self.key)
-            return _joined([*in_order(read, numbers)], self.key)
+            return _joined([*in_order(read, files)], self.key)
         ids = self.row_ids
         if ids is None:
             return None
-        found = [*in_order(partial(ids.of, index.storage), index.files)]
-        return None if any(each is None for each in found) else _joined(found, ROW_ID)
+        ids_of_files = [*in_order(partial(ids.of, index.storage), index.files)]
+        return (
+            None
+            if any(each is None for each in ids_of_files)
+            else _joined(ids_of_files, ROW_ID)
+        )
 
 
 def _joined(columns: list[Any], key: str | None) -> KeyArray:
@@ -145,3 +151,55 @@ def _keys(column: Any, key: str | None) -> KeyArray:
     digest = partial(hashlib.blake2b, digest_size=DIGEST_BYTES)
     digests = b"".join(digest(value).digest() for value in values)
     return np.frombuffer(digests, dtype=f"S{DIGEST_BYTES}")
+
+
+FIELD_ID = b"PARQUET:field_id"
+ICEBERG_ROW_ID = 2147483540
+"""Field id of the column that holds ids of rows, as Iceberg reserves it."""
+
+
+@dataclass(frozen=True)
+class RowIds:
+    """Ids of the rows of some files.
+
+    A rewritten file holds the ids of its rows. Otherwise the table gives the id of the
+    first row, and the others follow.
+    """
+
+    first: Mapping[str, int]
+    """Id of the first row of each file that has one."""
+    column: int | str | None
+    """The column of ids in files that hold them: its field id, or its name."""
+
+    def of(self, storage: Storage, file: str) -> Any | None:
+        """Return the ids of the rows of a file, an Arrow array; None if it has none.
+
+        Raises:
+            CorruptFileError: If pyarrow cannot read it.
+        """
+        import pyarrow as pa
+        from pyarrow import compute, parquet
+
+        try:
+            opened = parquet.ParquetFile(storage.open_arrow(file))
+            held = next(filter(self._is_it, opened.schema_arrow), None)
+            first, ids = self.first.get(file), None
+            if first is not None:
+                following = np.arange(first, first + opened.metadata.num_rows)
+                ids = pa.array(following, pa.int64())
+            if held is not None:
+                stored = opened.read([held.name], use_threads=False)[held.name]
+                stored = stored.combine_chunks().cast(pa.int64())
+                ids = stored if ids is None else compute.coalesce(stored, ids)
+        except (pa.ArrowException, OSError) as problem:
+            storage.size(file)  # If it is gone, that is what to tell.
+            raise CorruptFileError(f"{file}: pyarrow cannot read it: {problem}").at(
+                file=file
+            ) from None
+        return None if ids is None or ids.null_count else ids
+
+    def _is_it(self, field: Any) -> bool:
+        if isinstance(self.column, str):
+            return bool(field.name == self.column)
+        field_id = (field.metadata or {}).get(FIELD_ID)
+        return field_id is not None and int(field_id) == self.column

@@ -62,13 +62,13 @@ def partitions_of(
     A file with another partitioning may have no value.
     """
     names = dict.fromkeys(name for file in files for name in file.partition)
-    found = {}
+    columns = {}
     for name in names:
         values = [file.partition.get(name) for file in files]
         is_given = np.array([name in file.partition for file in files])
         column = column_of_values(values, types[name])
-        found[name] = replace(column, is_given=None if is_given.all() else is_given)
-    return found
+        columns[name] = replace(column, is_given=None if is_given.all() else is_given)
+    return columns
 
 
 def snapshot_dataset(
@@ -88,7 +88,7 @@ def snapshot_dataset(
         log: Path or URL of the table's log, which may lie elsewhere.
         storage_options: Settings of remote storage.
         storage_cache: Bytes kept on a local disk.
-        kept: Selects rows among those that are not deleted by their numbers.
+        kept: Selects rows among those that are not deleted by position.
         **wanted: The columns to read, and other arguments of the files.
 
     Raises:
@@ -107,9 +107,9 @@ def snapshot_dataset(
         storage_options = {**(storage_options or {}), "storage_cache": storage_cache}
     if is_url(log) and not any(map(is_url, paths)):
         storage_options = None  # They are of the log alone.
-    found = named_dataset(located_exactly(paths, storage_options), columns, **wanted)
-    aligned = [column.column for column in found.aligned]
-    for column in (found.column, *found.metadata, *aligned, *found.span_columns):
+    dataset = named_dataset(located_exactly(paths, storage_options), columns, **wanted)
+    aligned = [column.column for column in dataset.aligned]
+    for column in (dataset.column, *dataset.metadata, *aligned, *dataset.span_columns):
         _check_column(column, columns)
     deleted = {
         file.path: file.deleted
@@ -120,12 +120,14 @@ def snapshot_dataset(
         "%s: %d files, %d deleted rows in %d of them",
         *(name, len(files), sum(map(len, deleted.values())), len(deleted)),
     )
-    spans = Spans(lambda: found.index)  # No file is opened before it is used.
+    spans = Spans(lambda: dataset.index)  # No file is opened before it is used.
     if deleted:
         spans = rows_of(spans, deleted, are_deleted=True)
     if kept is not None:
         spans = taken_by(kept, spans)
-    return replace(found, selection=spans) if isinstance(spans, Selection) else found
+    return (
+        replace(dataset, selection=spans) if isinstance(spans, Selection) else dataset
+    )
 
 
 def _check_column(column: str, columns: TableColumns) -> None:
@@ -219,8 +221,8 @@ def time_of(value: str | datetime.datetime) -> datetime.datetime:
         >>> time_of("2026-11-01").isoformat()
         '2026-11-01T00:00:00+00:00'
     """
-    found = datetime.datetime.fromisoformat(value) if isinstance(value, str) else value
-    return found if found.tzinfo else found.replace(tzinfo=datetime.UTC)
+    time = datetime.datetime.fromisoformat(value) if isinstance(value, str) else value
+    return time if time.tzinfo else time.replace(tzinfo=datetime.UTC)
 
 
 def milliseconds_of(time: datetime.datetime) -> int:

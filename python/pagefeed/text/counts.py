@@ -31,8 +31,8 @@ __all__ = ["TextColumn", "TokenCounts", "token_counts"]
 VERSION = 2
 KIND = "tokens"
 """Begin of the names of the stored folders."""
-PART_ROWS = 1 << 14
-"""Rows of a part, or of a page with more: a killed process loses that much work."""
+CHUNK_ROWS = 1 << 14
+"""Rows of a chunk, or of a page with more: a killed process loses that much work."""
 
 Counts = npt.NDArray[np.uint32]
 
@@ -82,10 +82,10 @@ class _Counted(NamedTuple):
 def token_counts(column: TextColumn) -> TokenCounts:
     """Map the tokens of each row. Count them if they are not stored.
 
-    Encodes all texts, with a thread per CPU. With a cache folder, each finished part is
-    stored beside the index, so that work survives a killed process and processes share
-    it. In the end the counts are one array of four bytes a row. Processes begin with
-    different parts and never wait for each other.
+    Encodes all texts, with a thread per CPU. With a cache folder, each finished chunk
+    is stored beside the index, so that work survives a killed process and processes
+    share it. In the end the counts are one array of four bytes a row. Processes begin
+    with different chunks and never wait for each other.
 
     Raises:
         UnsupportedError: If the column is not one of texts.
@@ -97,7 +97,7 @@ def token_counts(column: TextColumn) -> TokenCounts:
     key = derived_key(index, f"{VERSION}", contents, index.column, *others)
     counting = _Counting(column, key)
     try:
-        counting.make_parts()
+        counting.make_chunks()
         stored = derived_arrays(index, KIND, key, counting.write)
     except _CountedElsewhereError as other:
         stored = other.stored
@@ -117,20 +117,20 @@ class _CountedElsewhereError(Exception):
 
 @dataclass
 class _Counting:
-    """Counts the tokens of a column, part by part."""
+    """Counts the tokens of a column, chunk by chunk."""
 
     column: TextColumn
     key: str
     folder: str | None = None
-    """Folder of the parts; None to keep them in memory."""
+    """Folder of the chunks; None to keep them in memory."""
 
     def __post_init__(self) -> None:
         self.index, self.tokenizer, *_ = self.column
-        self.parts = [*_parts(self.index)]
-        """The pages of each part."""
+        self.chunks = [*_chunks(self.index)]
+        """The pages of each chunk."""
 
-    def make_parts(self) -> None:
-        """Count and store all missing parts, if the folder is writable.
+    def make_chunks(self) -> None:
+        """Count and store all missing chunks, if the folder is writable.
 
         Raises:
             _CountedElsewhereError: As soon as another process has stored all counts.
@@ -138,29 +138,29 @@ class _Counting:
         index = self.index
         if index.cache_dir is None:
             return
-        folder = f"{index.cache_dir}/{KIND}-{self.key}.parts"
-        self.folder = folder  # It may have parts of a process that was killed.
+        folder = f"{index.cache_dir}/{KIND}-{self.key}.chunks"
+        self.folder = folder  # It may have chunks of a process that was killed.
         self._check_whole()
         if not keeps_arrays(folder):
             self.folder = None
             return
         index.check_files()
         with self._work() as work:
-            # In random order: other processes count other parts meanwhile.
-            anywhere = random.SystemRandom().sample(self.parts, len(self.parts))
-            for part in in_order(self._keep, anywhere):
-                work.advance(self._num_rows(part))
+            # In random order: other processes count other chunks meanwhile.
+            anywhere = random.SystemRandom().sample(self.chunks, len(self.chunks))
+            for chunk in in_order(self._keep, anywhere):
+                work.advance(self._num_rows(chunk))
 
     def write(self, writer: ArrayWriter) -> None:
-        """Join all parts and store the whole."""
+        """Join all chunks and store the whole."""
         begin, total = time.monotonic(), 0
         writer.append("of_row", [])
         writer.append("first_token", [0])
         writer.append("num_learned", [])
-        for part, counted in self._counted():
+        for chunk, counted in self._counted():
             counts, num_learned = counted
             before = np.append(0, np.cumsum(counts, dtype=np.int64))
-            rows = self.index.first_rows(np.arange(part.start, part.stop + 1))
+            rows = self.index.first_rows(np.arange(chunk.start, chunk.stop + 1))
             writer.append("first_token", total + before[rows[1:] - rows[0]])
             writer.append("num_learned", [num_learned])
             total += int(before[-1])
@@ -181,7 +181,7 @@ class _Counting:
         )
 
     def clean(self) -> None:
-        """Remove the parts after the whole is stored."""
+        """Remove the chunks after the whole is stored."""
         if self.folder is not None:
             remove_arrays(self.folder)
 
@@ -190,44 +190,44 @@ class _Counting:
         logger.info("the tokens of %d rows are counted, once", total)
         return Work("tokens of rows", total=total, unit="rows")
 
-    def _num_rows(self, part: range) -> int:
-        first, end = self.index.first_rows([part.start, part.stop]).tolist()
+    def _num_rows(self, chunk: range) -> int:
+        first, end = self.index.first_rows([chunk.start, chunk.stop]).tolist()
         return int(end - first)
 
     def _counted(self) -> Iterator[tuple[range, _Counted]]:
-        """Yield the counts of all parts, in order."""
+        """Yield the counts of all chunks, in order."""
         if self.folder is None:
             with self._work() as work:
-                counted = in_order(self._count, self.parts)
-                for part, counts_of_part in zip(self.parts, counted, strict=True):
-                    work.advance(len(counts_of_part.of_row))
-                    yield part, counts_of_part
+                counted = in_order(self._count, self.chunks)
+                for chunk, counts_of_chunk in zip(self.chunks, counted, strict=True):
+                    work.advance(len(counts_of_chunk.of_row))
+                    yield chunk, counts_of_chunk
             return
-        for part in self.parts:
-            kept = find_arrays(self.folder, *self._name(part))
+        for chunk in self.chunks:
+            kept = find_arrays(self.folder, *self._name(chunk))
             if kept is None:  # It is damaged, or another process removed it.
                 self._check_whole()
-                yield part, self._count(part)
+                yield chunk, self._count(chunk)
             else:
-                counts = kept["of_row"].view(np.uint32)[: self._num_rows(part)]
-                yield part, _Counted(counts, int(kept["num_learned"][0]))
+                counts = kept["of_row"].view(np.uint32)[: self._num_rows(chunk)]
+                yield chunk, _Counted(counts, int(kept["num_learned"][0]))
 
-    def _name(self, part: range) -> tuple[str, str]:
-        """Return the file name of a part, and its key."""
-        return f"part-{part.start}", f"{self.key} {part}"
+    def _name(self, chunk: range) -> tuple[str, str]:
+        """Return the file name of a chunk, and its key."""
+        return f"chunk-{chunk.start}", f"{self.key} {chunk}"
 
-    def _keep(self, part: range) -> range:
-        """Count and store a part, unless it is stored."""
-        name, key = self._name(part)
+    def _keep(self, chunk: range) -> range:
+        """Count and store a chunk, unless it is stored."""
+        name, key = self._name(chunk)
 
         def write(writer: ArrayWriter) -> None:
             self._check_whole()
-            counted = self._count(part)
+            counted = self._count(chunk)
             writer.append_bytes("of_row", counted.of_row.tobytes())
             writer.append("num_learned", [counted.num_learned])
 
         stored_arrays(self.folder, name, key, write)
-        return part
+        return chunk
 
     def _check_whole(self) -> None:
         """Raise a _CountedElsewhereError if all counts are stored."""
@@ -238,8 +238,8 @@ class _Counting:
                 self.index.check_files()
                 raise _CountedElsewhereError(stored)
 
-    def _count(self, part: range) -> _Counted:
-        counts, learned = zip(*map(self._count_page, part), strict=True)
+    def _count(self, chunk: range) -> _Counted:
+        counts, learned = zip(*map(self._count_page, chunk), strict=True)
         return _Counted(np.concatenate(counts), sum(learned))
 
     def _count_page(self, page: int) -> tuple[Counts, int]:
@@ -252,11 +252,11 @@ class _Counting:
         return np.frombuffer(counts, dtype=np.uint32), num_learned
 
 
-def _parts(index: PageIndex) -> Iterator[range]:
-    """Divide the pages into parts of about :data:`PART_ROWS`."""
+def _chunks(index: PageIndex) -> Iterator[range]:
+    """Divide the pages into chunks of about :data:`CHUNK_ROWS`."""
     first = index.first_rows(np.arange(len(index) + 1))
     end = 0
     while end < len(index):
-        page, most = end, first[end] + PART_ROWS
+        page, most = end, first[end] + CHUNK_ROWS
         end = min(int(np.searchsorted(first, most, side="left")), len(index))
         yield range(page, end)

@@ -98,20 +98,20 @@ class RowText:
 
 def _parts(template: str) -> list[tuple[str, list[str] | None]]:
     try:
-        parts = [*Formatter().parse(template)]
+        fields = [*Formatter().parse(template)]
     except ValueError as problem:
         raise InvalidArgumentError(f"text={template!r}: {problem}") from problem
-    if any(spec or conversion for _, _, spec, conversion in parts):
+    if any(spec or conversion for _, _, spec, conversion in fields):
         raise InvalidArgumentError(
             f"text={template!r} has a format or conversion: name columns only"
         )
-    names = [name for _, name, _, _ in parts if name is not None]
+    names = [name for _, name, _, _ in fields if name is not None]
     if not names or not all(all(name.split(".")) for name in names):
         raise InvalidArgumentError(
             f"text={template!r} names no column: write one in braces, as in "
             f"'{{title}}\\n{{body}}'"
         )
-    return [(text, name.split(".") if name else None) for text, name, _, _ in parts]
+    return [(text, name.split(".") if name else None) for text, name, _, _ in fields]
 
 
 def _text_at(value: Any, path: list[str]) -> str:

@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed.core._base import Int64Array
-from pagefeed.uncounted.blocks import Block, EncodedBlock
+from pagefeed.uncounted.blocks import Block, EncodedBlock, PackedBlock
 from pagefeed.uncounted.lane_passes import LanePasses, LanePosition, RowRange
-from pagefeed.uncounted.packed_block import PackedBlock
 
 __all__ = ["Lane", "LanePacked", "LaneWindows", "Load", "Row"]
 

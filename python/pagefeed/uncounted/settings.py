@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from pagefeed.core._base import check_vocab_size, near_name
@@ -59,15 +59,6 @@ class TextSettings:
     world_size: int
     num_threads: int
 
-    def share(self, num_shares: int) -> TextSettings:
-        """Return settings with a share of memory and threads, without pinned memory."""
-        return replace(
-            self,
-            pin_memory=False,
-            memory=max(1, self.memory // num_shares),
-            num_threads=max(1, self.num_threads // num_shares),
-        )
-
     @property
     def fingerprint(self) -> str:
         """Identifies the contents: the texts and the tokenizer."""
@@ -117,8 +108,8 @@ def check_texts(dataset: Any, tokenizer: Any) -> None:
         )
     if dataset.erasures:
         raise InvalidArgumentError(
-            "erase() keeps the place of every token, and these texts are not counted: "
-            f"select the others by where(){COUNTED}"
+            "erase() keeps the position of every token, and these texts are not "
+            f"counted: select the others by where(){COUNTED}"
         )
     beside = {
         "aligned": dataset.aligned,

@@ -31,7 +31,7 @@ from pagefeed.errors import (
     InvalidArgumentError,
     StateMismatchError,
 )
-from pagefeed.uncounted.blocks import BlockReader, EncodedBlock
+from pagefeed.uncounted.blocks import BlockReader, EncodedBlock, PackedBlock
 from pagefeed.uncounted.lane_passes import (
     PASSES_HELD,
     LanePasses,
@@ -40,7 +40,6 @@ from pagefeed.uncounted.lane_passes import (
     lanes_for_ranks,
 )
 from pagefeed.uncounted.lines import Lane, LanePacked, LaneWindows, Row
-from pagefeed.uncounted.packed_block import PackedBlock
 from pagefeed.uncounted.settings import COUNTED, TextSettings
 from pagefeed.uncounted.state import TextState, lanes_of_rank
 

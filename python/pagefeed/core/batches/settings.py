@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from pagefeed.core._base import check_positive
@@ -69,15 +69,6 @@ class LoaderSettings:
     def global_batch_size(self) -> Any:
         """Sequences of a step on all ranks, if that was asked for."""
         return None if self.fleet is None else self.fleet.asked
-
-    def share(self, num_shares: int) -> LoaderSettings:
-        """Return settings with a share of memory and threads, without pinned memory."""
-        return replace(
-            self,
-            pin_memory=False,
-            memory=max(1, self.memory // num_shares),
-            num_threads=max(1, self.num_threads // num_shares),
-        )
 
     @property
     def plan_bytes(self) -> int:

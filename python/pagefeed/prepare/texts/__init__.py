@@ -2,7 +2,7 @@
 
 A file is divided into ranges (:class:`FileRange`). The ``Reader`` of the format reads a
 range in batches (:class:`Batch`), the same ones each time. A record that cannot be
-read is :class:`Rejected`, with its place.
+read is :class:`Rejected`, with its position.
 """
 
 from pagefeed.prepare.texts.formats import (

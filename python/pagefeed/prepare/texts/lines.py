@@ -48,7 +48,7 @@ class LineReader(Reader):
             return
         size = storage.size(file)
         count = max(1, -(-size // most))
-        borders = [size * number // count for number in range(count + 1)]
+        borders = [size * index // count for index in range(count + 1)]
         for begin, end in itertools.pairwise(borders):
             if begin < end or count == 1:
                 yield FileRange(file, begin, end, end - begin)

@@ -48,7 +48,7 @@ class Tar(Reader):
         """Yield the samples."""
         with opened(storage, file_range.file) as stream:
             members = _samples(stream, wanted)
-            samples = (_of_tar(key, parts, wanted) for key, parts in members)
+            samples = (_of_tar(key, contents, wanted) for key, contents in members)
             yield from _batches(file_range.file, wanted, samples)
 
 
@@ -92,7 +92,7 @@ def _samples(
     Members that are not wanted, or too long, come as their sizes.
     """
     kinds = {kind for name in wanted.columns for kind in (name, name.partition(".")[0])}
-    last, parts = "", dict[str, bytes | int]()
+    last, contents = "", dict[str, bytes | int]()
     with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header) as archive:
         for member in archive:
             if not member.isreg():
@@ -100,33 +100,33 @@ def _samples(
             folder, slash, name = member.name.rpartition("/")
             begin, _, kind = name.partition(".")
             key = folder + slash + begin
-            if key != last and parts:
-                yield last, parts
-                parts = {}
-            last, parts[kind] = key, member.size
+            if key != last and contents:
+                yield last, contents
+                contents = {}
+            last, contents[kind] = key, member.size
             if kind in kinds and member.size <= wanted.record_bytes:
                 file = archive.extractfile(member)
-                parts[kind] = b"" if file is None else file.read()
+                contents[kind] = b"" if file is None else file.read()
         while rest := archive.fileobj.read(1 << 20):
             if rest.strip(b"\0"):
                 raise CorruptFileError(
                     "there are bytes after the end of the archive: write one archive "
                     "to a tar file"
                 )
-    if parts:
-        yield last, parts
+    if contents:
+        yield last, contents
 
 
-def _of_tar(key: str, parts: dict[str, bytes | int], wanted: Wanted) -> Sample:
+def _of_tar(key: str, contents: dict[str, bytes | int], wanted: Wanted) -> Sample:
     row: dict[str, Any] = {}
     for name in wanted.columns:
         kind, _, field = name.partition(".")
-        content = parts.get(name, parts.get(kind) if field else None)
+        content = contents.get(name, contents.get(kind) if field else None)
         if isinstance(content, int):
             return Sample(key, None, f"{too_long(wanted.record_bytes)} (its {kind})")
         if name == KEY:
             row[name] = key
-        elif name in parts:
+        elif name in contents:
             row[name] = content
         elif content is not None:  # A field of a JSON file.
             record, error = parsed(content)
@@ -135,7 +135,7 @@ def _of_tar(key: str, parts: dict[str, bytes | int], wanted: Wanted) -> Sample:
                 return Sample(key, None, error, content)
             row[name] = record[field]
         elif name == wanted.source:
-            return Sample(key, None, f"there is no {name!r}, only {shown([*parts])}")
+            return Sample(key, None, f"there is no {name!r}, only {shown([*contents])}")
     return Sample(key, row)
 
 

@@ -169,7 +169,7 @@ class ArrowFile(Reader):
         with opened(storage, file) as stream:
             batches = arrow("pyarrow.ipc").open_file(stream).num_record_batches
         parts = max(1, min(batches, -(-size // most)))
-        borders = [batches * number // parts for number in range(parts + 1)]
+        borders = [batches * index // parts for index in range(parts + 1)]
         for begin, end in itertools.pairwise(borders):
             yield FileRange(file, begin, end, size // parts)
 

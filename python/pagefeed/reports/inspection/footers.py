@@ -11,7 +11,7 @@ import numpy as np
 
 from pagefeed.core._base import Work, require
 from pagefeed.core.dataset import PageIndex
-from pagefeed.reports.plan_digest import evenly
+from pagefeed.reports.sampling import evenly
 from pagefeed.reports.soundness import UNREADABLE
 
 __all__ = ["NO_CHECKSUMS", "ColumnFacts", "FileFacts", "checksum_share", "file_facts"]

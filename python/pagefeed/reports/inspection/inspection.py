@@ -21,7 +21,7 @@ from pagefeed.reports.inspection.footers import (
 )
 from pagefeed.reports.inspection.lengths import DocumentLengths, document_lengths
 from pagefeed.reports.inspection.rewriting import Rewriting, rewritings
-from pagefeed.reports.plan_digest import evenly
+from pagefeed.reports.sampling import evenly
 from pagefeed.reports.soundness import Damage
 
 __all__ = ["Inspection", "PageSizes", "inspect"]

@@ -10,7 +10,7 @@ import numpy as np
 from pagefeed.core._base import Int64Array, Work, require
 from pagefeed.core.dataset import Dataset, PageIndex
 from pagefeed.errors import MissingDependencyError, UnsupportedError
-from pagefeed.reports.plan_digest import evenly
+from pagefeed.reports.sampling import evenly
 from pagefeed.reports.soundness import UNREADABLE, Damage, damage_of
 
 __all__ = ["DocumentLengths", "document_lengths"]

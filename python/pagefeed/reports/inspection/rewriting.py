@@ -12,7 +12,7 @@ from pagefeed.core._base import require
 from pagefeed.core.dataset import Dataset
 from pagefeed.core.sequences import Windows
 from pagefeed.errors import PagefeedError
-from pagefeed.reports.plan_digest import evenly
+from pagefeed.reports.sampling import evenly
 from pagefeed.view import SequenceView
 
 __all__ = ["Rewriting", "rewritings"]

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from pagefeed.core._base import Int64Array
 from pagefeed.core.loader import Loader
 from pagefeed.core.sequences import JoinedIndex, PackedRuns
-from pagefeed.reports.plan_digest import evenly
+from pagefeed.reports.sampling import evenly
 
 __all__ = ["order_counts"]
 

@@ -25,7 +25,7 @@ from pagefeed.reports.page.layout import page_of, section, table
 from pagefeed.reports.page.order import order_counts
 from pagefeed.reports.page.recorded import RATE, WAITING, Recorded, read_metrics
 from pagefeed.reports.page.verdict import verdict
-from pagefeed.reports.plan_digest import evenly, plan_digest
+from pagefeed.reports.sampling import evenly, plan_digest
 from pagefeed.reports.soundness import Damage
 from pagefeed.reports.step_costs import slowest_ranks
 from pagefeed.reports.tables import (
@@ -163,7 +163,7 @@ def _location(dataset: Dataset) -> str:
 
 def _dataset(name: str, dataset: Dataset, inspection: Inspection) -> str:
     rows = [
-        ("place", _location(dataset)),
+        ("location", _location(dataset)),
         ("fingerprint", dataset.fingerprint),
         *facts_of_inspection(inspection),
     ]

@@ -17,7 +17,7 @@ from pagefeed.mixture import Mixture
 from pagefeed.parquet_files import ParquetDataset
 from pagefeed.reports.decoding import TextTokenizer
 from pagefeed.reports.inspection import NO_CHECKSUMS, checksum_share
-from pagefeed.reports.plan_digest import plan_digest, sequences_of_step
+from pagefeed.reports.sampling import plan_digest, sequences_of_step
 from pagefeed.reports.smoke_test.observation import Arrays, Observation
 from pagefeed.tokenizer import IGNORED
 

@@ -14,10 +14,9 @@ from pagefeed.core.dataset import known_vocab_size
 from pagefeed.core.loader import Loader, as_rank
 from pagefeed.documents import Documents
 from pagefeed.errors import InvalidArgumentError, MissingDependencyError, PagefeedError
-from pagefeed.reports.counted import check_counted
 from pagefeed.reports.decoding import TextTokenizer
 from pagefeed.reports.diagnosis import doctor
-from pagefeed.reports.plan_digest import plan_digest
+from pagefeed.reports.sampling import check_counted, plan_digest
 from pagefeed.reports.smoke_test.checks import (
     Check,
     check_batches,
@@ -86,7 +85,7 @@ def smoke(
             ``vocab_size``.
         model: A torch module from ids [batch, length] to logits [batch, length,
             vocabulary], freshly made; by default a tiny one. It is trained.
-        shifted: Whether labels stand one place before their token, for a model that
+        shifted: Whether labels stand one position before their token, for a model that
             does not shift; by default as the loader's fields say.
         ranks: Loaders of other ranks, as their processes make them; by default copies
             of this one for these ranks.

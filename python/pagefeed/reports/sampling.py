@@ -1,4 +1,4 @@
-"""Samples that reports look at, and a digest of which tokens come when."""
+"""What reports look at: a loader with counted sequences, samples of it, a digest."""
 
 from __future__ import annotations
 
@@ -9,9 +9,35 @@ import numpy as np
 
 from pagefeed.core._base import Int64Array
 from pagefeed.core.loader import Loader
-from pagefeed.reports.counted import check_counted
+from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["evenly", "plan_digest", "sampled_steps", "sequences_of_step"]
+__all__ = [
+    "check_counted",
+    "evenly",
+    "plan_digest",
+    "sampled_steps",
+    "sequences_of_step",
+]
+
+SAMPLED_STEPS = 3
+
+
+def check_counted(loader: object, who: str) -> None:
+    """Raise unless ``loader`` is a :class:`pagefeed.Loader`.
+
+    Args:
+        loader: What the report was given.
+        who: Name of the report.
+
+    Raises:
+        InvalidArgumentError: Saying what to give.
+    """
+    if not isinstance(loader, Loader):
+        raise InvalidArgumentError(
+            f"{who} takes what pagefeed.Loader(...) returned, whose sequences have "
+            f"numbers, found {loader!r:.60}; of texts, count the tokens once, "
+            "Loader(dataset.tokenize(tokenizer), ...)"
+        )
 
 
 def evenly(count: int, most: int) -> Int64Array:
@@ -25,9 +51,6 @@ def evenly(count: int, most: int) -> Int64Array:
         (array([0, 3, 6, 9]), array([0, 1]), array([], dtype=int64))
     """
     return np.linspace(0, count - 1, min(count, most)).astype(np.int64)
-
-
-SAMPLED_STEPS = 3
 
 
 def plan_digest(loader: Loader) -> str:
