@@ -20,6 +20,15 @@ SAME_CLASS = {
     "PagefeedDataLoader",
 }
 """Names of several classes of the package."""
+SAME_FUNCTION = {
+    "arrow",  # Both import pyarrow; each says what its room needs it for.
+    "attach",  # What a framework's own object is given: adapters share the verb.
+    "check_counted",  # One condition, told in the words of adapters and of reports.
+    "main",  # `python -m pagefeed` is the command.
+    "megatron",  # Files of Megatron, `pagefeed.megatron`; and a batch in its dialect.
+    "run",  # Of each verb.
+}
+"""Names of several public functions of the package, where no reader is misled."""
 
 
 def modules() -> list[Path]:
@@ -74,6 +83,13 @@ def test_a_class_has_a_name_of_its_own():
     same = defined(ast.ClassDef)
     assert {name: same[name] for name in same if name not in SAME_CLASS} == {}
     assert same.keys() == SAME_CLASS
+
+
+def test_a_public_function_has_a_name_of_its_own():
+    same = defined((ast.FunctionDef, ast.AsyncFunctionDef))
+    public = {name: same[name] for name in same if not name.startswith("_")}
+    assert {name: public[name] for name in public if name not in SAME_FUNCTION} == {}
+    assert public.keys() == SAME_FUNCTION
 
 
 def calls(name: str) -> list[tuple[Path, ast.Call]]:

@@ -13,7 +13,7 @@ from pagefeed.balance import BalancedOrder
 from pagefeed.balance.balance import deal
 from pagefeed.balance.balanced_order import Division
 from pagefeed.core.order import EpochOrder, Shuffle
-from pagefeed.core.order.keys import expand_key, mix
+from pagefeed.core.order.keys import expand_key, hash64
 from pagefeed.core.sequences import ExplicitBlocks
 from pagefeed.errors import InvalidArgumentError
 
@@ -66,7 +66,7 @@ def draws(positions, number):
     """Hashes of positions for a purpose of an epoch."""
     numbers = expand_key(KEY, 8)
     key = numbers[2 * number], numbers[2 * number + 1]
-    return [int(drawn) for drawn in mix(np.array(positions), key)]
+    return [int(drawn) for drawn in hash64(np.array(positions), key)]
 
 
 def model(plain, ranks, cuts, balance):

@@ -19,7 +19,7 @@ from pagefeed.core.order import (
     derive_key,
 )
 from pagefeed.core.order import window as window_module
-from pagefeed.core.order.keys import expand_key, mix
+from pagefeed.core.order.keys import expand_key, hash64
 from pagefeed.core.order.permutation import PermutationFamily
 from pagefeed.core.sequences import Blocks, ExplicitBlocks
 
@@ -114,7 +114,7 @@ def test_permutations_of_one_size_of_many_and_number_by_number_agree(
 @given(st.lists(st.integers(0, (1 << 63) - 1)), st.integers(0, 9))
 def test_hashes_of_many_are_those_of_each(values, seed):
     first, second = expand_key(derive_key(seed), 2)
-    mixed = mix(np.array(values, dtype=np.int64), (first, second)).tolist()
+    mixed = hash64(np.array(values, dtype=np.int64), (first, second)).tolist()
     key = int(first), int(second)
     assert mixed == [mix_one(each, key) for each in values]
 

@@ -27,7 +27,7 @@ from pagefeed.errors import (
     MissingFileError,
     TokenRangeError,
 )
-from pagefeed.prepare.conversion import rows_of as conversion_rows
+from pagefeed.prepare.conversion import token_rows as conversion_rows
 from pagefeed.remote import FileWriter, ObjectWriter, output_folder
 
 DOCUMENTS = [[row * 10 + n for n in range(row % 7)] for row in range(300)]
@@ -203,7 +203,7 @@ def test_a_job_goes_on_where_another_is_refused(source, folder):
                 tried.append(str(refused.value))
             yield rows
 
-    with mock.patch("pagefeed.prepare.conversion.rows_of", others_first):
+    with mock.patch("pagefeed.prepare.conversion.token_rows", others_first):
         done = convert(source, folder)
     assert "is of another job (eos: 7 there, 3 now)" in tried[0]
     assert len(folder.opened()[0]) == done.num_documents

@@ -3,7 +3,7 @@
 import pytest
 
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.remote.options import core_settings, texts_of
+from pagefeed.remote.options import core_settings, options_as_texts
 
 VARIABLES = ("AWS_ALLOW_HTTP", "HF_ENDPOINT", "HF_TOKEN", "PAGEFEED_CACHE_DIR")
 
@@ -17,7 +17,7 @@ def environment(monkeypatch, tmp_path):
 
 
 def settings(**options):
-    return core_settings(texts_of(options))
+    return core_settings(options_as_texts(options))
 
 
 def test_names_of_other_libraries_are_known():

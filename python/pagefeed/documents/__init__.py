@@ -12,7 +12,7 @@ from pagefeed.documents.budgets import DocumentBatchIndex
 from pagefeed.documents.document_index import DocumentIndex
 from pagefeed.documents.documents import DocumentBatches, Documents
 from pagefeed.documents.shared_batches import (
-    document_at,
+    document_in,
     num_documents,
     slots_in_batches,
 )
@@ -24,7 +24,7 @@ __all__ = [
     "DocumentBatches",
     "DocumentIndex",
     "Documents",
-    "document_at",
+    "document_in",
     "num_documents",
     "slots_in_batches",
 ]

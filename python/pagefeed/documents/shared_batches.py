@@ -8,7 +8,7 @@ from dataclasses import replace
 from pagefeed.contract import Cursor, Slot, Step
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["document_at", "num_documents", "slots_in_batches"]
+__all__ = ["document_in", "num_documents", "slots_in_batches"]
 
 
 def num_documents(cursor: Cursor, sequences: Iterable[int]) -> int:
@@ -17,7 +17,7 @@ def num_documents(cursor: Cursor, sequences: Iterable[int]) -> int:
     return sum(len(cursor.run.documents_of(sequence)) for sequence in real)
 
 
-def document_at(cursor: Cursor, step: Step, row: int) -> tuple[int, int]:
+def document_in(cursor: Cursor, step: Step, row: int) -> tuple[int, int]:
     """Return the sequence of a row of this rank's batch, and the row's index in it.
 
     Raises:

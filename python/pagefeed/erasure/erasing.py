@@ -16,7 +16,7 @@ from pagefeed.core.dataset import (
 )
 from pagefeed.erasure.lost import lost_rows
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.selection import Selection, rows_of
+from pagefeed.selection import Selection, select_rows
 from pagefeed.selection import where as rows_where
 
 __all__ = ["erased_rows"]
@@ -55,7 +55,7 @@ def erased_rows(
     rows_of_files = (
         _checked(index, rows) if rows is not None else lost_rows(index, snapshot, key)
     )
-    return rows_of(Spans(index), rows_of_files)
+    return select_rows(Spans(index), rows_of_files)
 
 
 def _checked(

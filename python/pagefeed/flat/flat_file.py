@@ -26,10 +26,10 @@ __all__ = [
     "FlatFile",
     "FlatFormat",
     "Records",
+    "check_fitting",
     "corrupt",
-    "fitting",
     "given_dtype",
-    "parsed",
+    "parsing",
     "sampled_digest",
     "token_dtype",
     "unsupported",
@@ -93,7 +93,7 @@ _SENSELESS = (
 
 
 @contextmanager
-def parsed(path: str | None, what: str) -> Iterator[None]:
+def parsing(path: str | None, what: str) -> Iterator[None]:
     """Turn every error of parsing a file into one that names the file.
 
     Raises:
@@ -169,7 +169,7 @@ def sampled_digest(storage: Storage, path: str, *more: bytes) -> bytes:
     return digest.digest()
 
 
-def fitting(
+def check_fitting(
     values: npt.NDArray[Any], dtype: np.dtype[Any], name: str
 ) -> npt.NDArray[Any]:
     """Check that values fit a type, and return them unchanged.

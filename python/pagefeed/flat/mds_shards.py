@@ -26,7 +26,7 @@ from pagefeed.flat.flat_file import (
     Records,
     corrupt,
     given_dtype,
-    parsed,
+    parsing,
     sampled_digest,
     token_dtype,
     unsupported,
@@ -121,7 +121,7 @@ def _entries(
     version: str,  # noqa: ARG001 - of the index, which is parsed once for all its shards
 ) -> dict[str, _Shard]:
     text = storage.read_all(index)
-    with parsed(index, "no index of MDS shards"):
+    with parsing(index, "no index of MDS shards"):
         entries = json.loads(text)["shards"]
         kinds = {(str(shard["format"]), str(shard["version"])) for shard in entries}
         if kinds - {("mds", "2")}:
@@ -184,7 +184,7 @@ def _token_type(
             f"tokens encoded as {encoding!r} are not read: write them as "
             "'ndarray:uint16', another type, or bytes",
         )
-    with parsed(path, f"its tokens are encoded as {encoding!r:.60}"):
+    with parsing(path, f"its tokens are encoded as {encoding!r:.60}"):
         token = np.dtype(how[0])
     token_dtype(token, path)
     return token, len(how) > 1

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from pagefeed.core._base import Int64Array
 from pagefeed.errors import InvalidArgumentError, MissingFileError
-from pagefeed.flat.flat_file import fitting
+from pagefeed.flat.flat_file import check_fitting
 from pagefeed.remote import OutputFolder
 
 __all__ = ["Output", "TokenRows"]
@@ -116,7 +116,7 @@ class Output(ABC):
         Raises:
             TokenRangeError: If a token does not fit the type.
         """
-        tokens = fitting(rows.tokens, self.dtype, self.column)
+        tokens = check_fitting(rows.tokens, self.dtype, self.column)
         self.put(TokenRows(tokens.astype(self.dtype, copy=False), rows.offsets))
 
     @abstractmethod

@@ -11,7 +11,7 @@ import numpy as np
 
 from pagefeed.core._base import require
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.flat.flat_file import parsed, whole
+from pagefeed.flat.flat_file import parsing, whole
 
 __all__ = ["CUSTOM", "Deserialize", "Serialize", "deserializer", "serializer"]
 
@@ -81,7 +81,7 @@ def _packing(pack: Serialize) -> Serialize:
 
 
 def _parsed(path: str | None, load: Deserialize, data: bytes) -> Any:
-    with parsed(path, "a payload is damaged"):
+    with parsing(path, "a payload is damaged"):
         return load(data)
 
 

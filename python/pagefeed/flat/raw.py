@@ -21,7 +21,7 @@ from pagefeed.flat.flat_file import (
     Records,
     corrupt,
     given_dtype,
-    parsed,
+    parsing,
     token_dtype,
     unsupported,
     whole,
@@ -88,7 +88,7 @@ def _npy_content(
     if head[6:7] not in (b"\x01", b"\x02", b"\x03") or begin > min(size, 1 << 20):
         raise corrupt(path, "its NumPy header is damaged, or of another version")
     text = storage.read(path, 8 + width, begin).decode("latin-1")
-    with parsed(path, "its NumPy header is damaged"):
+    with parsing(path, "its NumPy header is damaged"):
         header = ast.literal_eval(text.strip())
         dtype = np.dtype(header["descr"])
         count = whole(math.prod(map(whole, header["shape"])))

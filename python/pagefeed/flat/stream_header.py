@@ -11,7 +11,7 @@ import numpy as np
 
 from pagefeed.core.storage import Storage
 from pagefeed.errors import ChecksumError, UnsupportedError
-from pagefeed.flat.flat_file import corrupt, parsed, token_dtype, unsupported, whole
+from pagefeed.flat.flat_file import corrupt, parsing, token_dtype, unsupported, whole
 
 __all__ = [
     "DOCUMENTS",
@@ -184,7 +184,7 @@ def read_header(storage: Storage, path: str) -> StreamHeader:
         UnsupportedError: If it is of another version.
     """
     data = storage.read_all(path)
-    with parsed(path, "no header of a stream, or damaged"):
+    with parsing(path, "no header of a stream, or damaged"):
         outer = json.loads(data)
         text = data[data.index(b'"content": ') + 11 : -2]
         content, checksum = outer["content"], outer.get("checksum")
@@ -197,7 +197,7 @@ def read_header(storage: Storage, path: str) -> StreamHeader:
         )
     if zlib.crc32(text) != checksum:
         raise corrupt(path, "its checksum does not match: the header is damaged")
-    with parsed(path, "its header lacks something"):
+    with parsing(path, "its header lacks something"):
         return StreamHeader(
             path=path,
             dtype=record_dtype(_numpy_form(content["dtype"])),

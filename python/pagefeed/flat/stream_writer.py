@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pagefeed.core._base import Facts, Int64Array, WholeWriter, text_of
 from pagefeed.core.storage import UNFINISHED, PathLike, Storage
 from pagefeed.errors import InvalidArgumentError, MissingFileError, UnsupportedError
-from pagefeed.flat.flat_file import fitting
+from pagefeed.flat.flat_file import check_fitting
 from pagefeed.flat.output import Output, TokenRows
 from pagefeed.flat.payloads import Serialize, serializer
 from pagefeed.flat.stream_header import (
@@ -233,7 +233,7 @@ class StreamWriter(WholeWriter):
                     f"{len(records)} tokens: one number each"
                 )
             target = records if self.dtype.names is None else records[name]
-            target[...] = fitting(column, target.dtype, name)
+            target[...] = check_fitting(column, target.dtype, name)
         if self._has_payloads:
             records[METADATA] = NO_PAYLOAD
         return records

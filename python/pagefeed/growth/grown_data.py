@@ -27,7 +27,7 @@ from pagefeed.errors import (
 )
 from pagefeed.growth.rewritten import rewritten_rows
 from pagefeed.parquet_files import DescribedRows
-from pagefeed.selection import Selection, rows_of
+from pagefeed.selection import Selection, select_rows
 
 __all__ = ["GROWN", "before_growth", "before_rewriting", "growth_parts"]
 
@@ -109,7 +109,7 @@ def _added(before: DescribedRows, after: DescribedRows) -> DescribedRows:
         file: np.flatnonzero(is_old[begin:end])
         for file, (begin, end) in zip(after.files, pairwise(first), strict=True)
     }
-    chosen = rows_of(after.spans, rows, are_deleted=True)
+    chosen = select_rows(after.spans, rows, are_deleted=True)
     return replace(after, selection=chosen)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed.core._base import Int64Array
-from pagefeed.core.order import Ordered, expand_key, mix
+from pagefeed.core.order import Ordered, expand_key, hash64
 
 __all__ = ["GrownOrder"]
 
@@ -119,7 +119,7 @@ class GrownOrder(Ordered):
         """Return which groups of blocks are new: bool [blocks, GROUPS]."""
         blocks, which = np.unique(block, return_inverse=True)
         group = blocks[:, None] * GROUPS + np.arange(GROUPS)
-        lots = mix(group, self._key) >> np.uint64(1)
+        lots = hash64(group, self._key) >> np.uint64(1)
         lots[group >= self._groups] = LAST
         rank = lots.argsort(axis=1, kind="stable").argsort(axis=1, kind="stable")
         count = self._new_before(blocks + 1) - self._new_before(blocks)

@@ -25,7 +25,7 @@ from pagefeed.core.sequences import Segments, numbers_of
 from pagefeed.errors import DataError, InvalidArgumentError, PagefeedWarning
 from pagefeed.images.columns import images_of, pyarrow
 from pagefeed.images.engine import Delivered, ImageEngine, ImagePlan
-from pagefeed.images.survey import check_cut, check_images
+from pagefeed.images.survey import check_images, check_images_uncut
 
 __all__ = ["ImageFeed"]
 
@@ -58,7 +58,7 @@ class ImageFeed(Feed):
                 "datasets of a mixture have different placeholder= or decode=: give "
                 "with_images() the same of both for all of them"
             )
-        check_cut(settings)
+        check_images_uncut(settings)
         of_tokens = replace(settings, memory=settings.memory // TOKENS_SHARE)
         memory = settings.engine_bytes - of_tokens.engine_bytes
         self._memory = check_images(settings, run, self._datasets, memory)

@@ -12,13 +12,13 @@ from pagefeed.core.sequences import document_lengths
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.images.numbers import ImageNumbers
 
-__all__ = ["check_cut", "check_images", "long_rows"]
+__all__ = ["check_images", "check_images_uncut", "long_rows"]
 
 PAGES_HELD = 4
 """Two pages of images, each as it is stored and as it is decoded."""
 
 
-def check_cut(settings: LoaderSettings) -> None:
+def check_images_uncut(settings: LoaderSettings) -> None:
     """Raise an error for cuts and context parallelism that would cut images.
 
     Raises:

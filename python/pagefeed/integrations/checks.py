@@ -22,12 +22,12 @@ __all__ = [
     "check_has",
     "check_loader",
     "check_maker",
+    "check_no_context_parallel",
     "check_ranks_of",
     "check_readers",
     "check_rows",
     "check_shapes",
     "check_sizes",
-    "check_whole",
 ]
 
 MakeLoader = Callable[[int, int], AnyLoader]
@@ -236,7 +236,7 @@ CUTTING = {
 """How each framework cuts sequences for context parallelism."""
 
 
-def check_whole(loader: AnyLoader, who: str) -> None:
+def check_no_context_parallel(loader: AnyLoader, who: str) -> None:
     """Raise if the loader cuts sequences for context parallelism.
 
     Raises:

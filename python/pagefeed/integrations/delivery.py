@@ -22,8 +22,8 @@ from pagefeed.integrations.checks import (
     check_epochs,
     check_format,
     check_loader,
+    check_no_context_parallel,
     check_ranks_of,
-    check_whole,
 )
 from pagefeed.launch import Ranks
 
@@ -152,7 +152,7 @@ class Delivery:
         # Not fields of a dataclass: Lightning copies those deeply, with all they hold.
         check_format(loader, format, who)
         if not takes_parts:
-            check_whole(loader, who)
+            check_no_context_parallel(loader, who)
         if ranks is not None:
             check_ranks_of(loader, ranks, who)
         check_epochs(loader, who)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from pagefeed.core._base import Int64Array
-from pagefeed.core.order import derive_key, expand_key, mix
+from pagefeed.core.order import derive_key, expand_key, hash64
 from pagefeed.core.run import LoaderState, Route
 
 __all__ = ["MixtureRoute", "by_turns"]
@@ -54,7 +54,7 @@ class MixtureRoute(Route):
         """
         apart = math.gcd(self.world_size, self.num_lanes)
         first, second = expand_key(self.key, 2)
-        drawn = mix(self._positions(turns.ravel()), (first, second)) >> HALF
+        drawn = hash64(self._positions(turns.ravel()), (first, second)) >> HALF
         shift = drawn * np.uint64(self.world_size // apart) >> HALF
         return shift.astype(np.int64).reshape(turns.shape) * apart
 

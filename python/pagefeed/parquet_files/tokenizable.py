@@ -250,7 +250,7 @@ class Tokenizable(ParquetRows):
             >>> tok = Tokenizer("tokenizer.json")  # doctest: +SKIP
             >>> web = parquet("web/", column="text").tokenize(tok)  # doctest: +SKIP
         """
-        from pagefeed.tokenizer import Tokenizer, on_day, rows_of
+        from pagefeed.tokenizer import Tokenizer, on_day, row_encoder
 
         if not isinstance(tokenizer, Tokenizer):
             raise InvalidArgumentError(
@@ -262,7 +262,7 @@ class Tokenizable(ParquetRows):
                 "tokenize takes texts: the dataset has aligned columns of tokens that "
                 f"are in the files, or is tokenized already: {self}"
             )
-        rows = rows_of(
+        rows = row_encoder(
             tokenizer,
             self.column,
             messages=messages,

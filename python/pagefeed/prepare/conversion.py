@@ -26,10 +26,10 @@ from pagefeed.parquet_files import parquet
 from pagefeed.prepare.parquet_output import ParquetOutput
 from pagefeed.remote import StorageOptions, output_folder
 
-__all__ = ["TOKEN_FORMATS", "Conversion", "convert", "rows_of"]
+__all__ = ["TOKEN_FORMATS", "Conversion", "convert", "token_rows"]
 
 
-def rows_of(dataset: Dataset, first: int = 0) -> Iterator[TokenRows]:
+def token_rows(dataset: Dataset, first: int = 0) -> Iterator[TokenRows]:
     """Yield the documents of a dataset from number ``first`` on, a page at a time.
 
     Reads pages ahead, with a thread per CPU. A null row is an empty document.
@@ -174,7 +174,7 @@ def convert(
     ):
         out.begin()
         work.advance(out.num_done)
-        for rows in rows_of(dataset, out.num_done):
+        for rows in token_rows(dataset, out.num_done):
             ended = rows if behind is None else _with_ends(rows, behind)
             out.write(ended)
             work.advance(len(ended.offsets) - 1)

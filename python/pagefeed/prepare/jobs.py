@@ -20,10 +20,10 @@ __all__ = [
     "JOB",
     "check_same_job",
     "note_job",
-    "read_json",
+    "read_record",
     "reading_job",
     "remove_drafts",
-    "write_json",
+    "write_record",
 ]
 
 JOB = f"{UNFINISHED}/job.json"
@@ -48,7 +48,7 @@ def reading_job(folder: OutputFolder) -> Iterator[None]:
         ).at(file=folder.path) from error
 
 
-def read_json(folder: OutputFolder, name: str) -> Any:
+def read_record(folder: OutputFolder, name: str) -> Any:
     """Return the record in a file of the folder; None if there is no file.
 
     Raises:
@@ -61,7 +61,7 @@ def read_json(folder: OutputFolder, name: str) -> Any:
         return dict(json.loads(data))
 
 
-def write_json(folder: OutputFolder, name: str, content: object) -> None:
+def write_record(folder: OutputFolder, name: str, content: object) -> None:
     """Write a file of a folder, for people to read too."""
     folder.write(name, _as_json(content))
 
@@ -84,7 +84,7 @@ def note_job(folder: OutputFolder, job: Mapping[str, Any]) -> None:
         InvalidArgumentError: If another job began there.
     """
     if not folder.replace(JOB, _as_json(job), None):
-        noted = read_json(folder, JOB) or {}
+        noted = read_record(folder, JOB) or {}
         check_same_job(folder.path, noted.get("settings", {}), job["settings"])
 
 

@@ -15,10 +15,10 @@ from pagefeed.prepare.jobs import (
     JOB,
     check_same_job,
     note_job,
-    read_json,
+    read_record,
     reading_job,
     remove_drafts,
-    write_json,
+    write_record,
 )
 from pagefeed.remote import FileWriter
 
@@ -60,7 +60,7 @@ class ParquetOutput(Output):
             "column": self.column,
             "shard_bytes": self.shard_bytes,
         }
-        begun = read_json(self.folder, JOB)
+        begun = read_record(self.folder, JOB)
         if begun is None:
             super().check()
         else:
@@ -73,7 +73,7 @@ class ParquetOutput(Output):
         self.stack.push(self._forget)
         for below in ("", UNFINISHED):
             remove_drafts(self.folder, _FILES, below)
-        begun, sizes = read_json(self.folder, JOB), self.folder.sizes()
+        begun, sizes = read_record(self.folder, JOB), self.folder.sizes()
         with reading_job(self.folder):
             for shard in begun["shards"]:
                 if sizes.get(shard["file"]) != shard["bytes"]:
@@ -153,7 +153,7 @@ class ParquetOutput(Output):
             }
         )
         record = {"settings": self._settings, "shards": self._shards}
-        write_json(self.folder, JOB, record)
+        write_record(self.folder, JOB, record)
         self._file = None
         self._begin_shard()
 
@@ -172,7 +172,7 @@ class ParquetOutput(Output):
             "num_tokens": self.num_tokens,
             "shards": self._shards,
         }
-        write_json(self.folder, MANIFEST, manifest)
+        write_record(self.folder, MANIFEST, manifest)
         self.folder.remove(self.folder.names(UNFINISHED), UNFINISHED)
         self.files = [self.folder.path_of(shard["file"]) for shard in self._shards]
 

@@ -13,7 +13,7 @@ from pagefeed.remote.index_writing import (
     check_index,
     write_index,
 )
-from pagefeed.remote.options import StorageOptions, library_options, texts_of
+from pagefeed.remote.options import StorageOptions, library_options, options_as_texts
 from pagefeed.remote.outputs import (
     ObjectWriter,
     OutputFolder,
@@ -51,11 +51,11 @@ __all__ = [
     "locked",
     "make_folder",
     "on_ray",
+    "options_as_texts",
     "options_of",
     "output_file",
     "output_folder",
     "remove_files",
     "storage_of_options",
-    "texts_of",
     "write_index",
 ]

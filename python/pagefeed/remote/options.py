@@ -19,7 +19,7 @@ __all__ = [
     "core_settings",
     "is_public",
     "library_options",
-    "texts_of",
+    "options_as_texts",
 ]
 
 
@@ -101,7 +101,7 @@ _GENERAL = (
 _PROVIDERS = ("aws_", "google_", "azure_")
 
 
-def texts_of(options: Mapping[str, object] | None) -> dict[str, str]:
+def options_as_texts(options: Mapping[str, object] | None) -> dict[str, str]:
     """Return options as texts, under the names that pagefeed uses.
 
     Raises:
@@ -169,7 +169,7 @@ def library_options(options: Mapping[str, object] | None) -> dict[str, str]:
         {'access_key_id': 'a', 'allow_http': 'true'}
     """
     own = {*_GENERAL} - {"allow_http"}
-    texts = texts_of(options)
+    texts = options_as_texts(options)
     return {name: value for name, value in texts.items() if name not in own}
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pagefeed import _core
 from pagefeed.core.storage import Storage, is_url, local_path, names_in, plain_path
 from pagefeed.errors import FileAccessError, MissingFileError
-from pagefeed.remote.options import StorageOptions, texts_of
+from pagefeed.remote.options import StorageOptions, options_as_texts
 from pagefeed.remote.remote_storage import RemoteStorage
 from pagefeed.remote.writing import (
     FileWriter,
@@ -314,7 +314,7 @@ def output_folder(
     Raises:
         InvalidArgumentError: If it is no path, or a URL that cannot be written to.
     """
-    text, settings = plain_path(path, name), texts_of(options)
+    text, settings = plain_path(path, name), options_as_texts(options)
     if buckets and text.startswith(_BUCKETS):
         return _BucketFolder(text.removesuffix("/"), RemoteStorage(settings))
     return OutputFolder(os.path.abspath(local_path(text, name)))

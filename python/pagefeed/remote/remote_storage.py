@@ -33,7 +33,12 @@ from pagefeed.errors import (
     UnsupportedError,
 )
 from pagefeed.remote.hub import Hub, is_of_hub
-from pagefeed.remote.options import StorageOptions, core_settings, is_public, texts_of
+from pagefeed.remote.options import (
+    StorageOptions,
+    core_settings,
+    is_public,
+    options_as_texts,
+)
 from pagefeed.remote.paths import listed_folder, matches
 
 __all__ = ["RemoteStorage", "StorageOptions", "options_of", "storage_of_options"]
@@ -231,7 +236,7 @@ def storage_of_options(
     Raises:
         InvalidArgumentError: If there are settings, and all files are local.
     """
-    texts = texts_of(options)
+    texts = options_as_texts(options)
     if is_remote:
         return RemoteStorage(texts)
     if options:

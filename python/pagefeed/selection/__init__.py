@@ -10,7 +10,7 @@ from pagefeed.selection.divide import (
     by_length,
     by_tiers,
     by_weights,
-    rows_of,
+    select_rows,
     taken_by,
     where,
 )
@@ -59,8 +59,8 @@ __all__ = [
     "int96_columns",
     "is_coarse",
     "rows_at",
-    "rows_of",
     "schema_of",
+    "select_rows",
     "taken",
     "taken_by",
     "where",

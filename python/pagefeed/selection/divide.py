@@ -42,7 +42,7 @@ __all__ = [
     "by_length",
     "by_tiers",
     "by_weights",
-    "rows_of",
+    "select_rows",
     "taken_by",
     "where",
 ]
@@ -99,7 +99,7 @@ def where(spans: Spans, predicate: str | Expression) -> Selection:
     return Selection(DividedRows(spans, criterion), 0)
 
 
-def rows_of(
+def select_rows(
     spans: Spans, rows: Mapping[str, Int64Array], *, are_deleted: bool = False
 ) -> Selection:
     """Select rows, of files by their path numbers that rise; or leave them out."""

@@ -11,7 +11,7 @@ from pagefeed.errors import FileAccessError, MissingFileError
 from pagefeed.remote import StorageOptions
 from pagefeed.tables.snapshot import value_as
 
-__all__ = ["default_of", "newest_metadata", "types_of"]
+__all__ = ["column_types", "default_of", "newest_metadata"]
 
 HINT = "version-hint.text"
 SUFFIX = ".metadata.json"
@@ -67,7 +67,7 @@ class ColumnTypes(NamedTuple):
     what is in a list and in a map."""
 
 
-def types_of(schema: Any) -> ColumnTypes:
+def column_types(schema: Any) -> ColumnTypes:
     """Return the types and defaults of columns.
 
     Args:

@@ -28,7 +28,7 @@ from pagefeed.tables.bounds import IcebergBounds, known_types
 from pagefeed.tables.equality_deletes import EqualityDeletes
 from pagefeed.tables.file_columns import FileColumns
 from pagefeed.tables.iceberg_deletes import deleted_rows
-from pagefeed.tables.iceberg_metadata import newest_metadata, types_of
+from pagefeed.tables.iceberg_metadata import column_types, newest_metadata
 from pagefeed.tables.manifests import live_files, operations_of
 from pagefeed.tables.naming import iceberg_naming
 from pagefeed.tables.past import IcebergPast
@@ -172,7 +172,7 @@ def _dataset(
             is_now = snapshot is None
             schema = opened.schema() if is_now else _schema_of(metadata, chosen)
         live = live_files(opened, chosen, schema)
-        types, defaults, inner_defaults = types_of(schema)
+        types, defaults, inner_defaults = column_types(schema)
         naming = iceberg_naming(given, schema, metadata.properties)
     paths = [path_of(entry.path) for entry in live.data]
     deletes = (*live.positions, *live.vectors, *live.keys)

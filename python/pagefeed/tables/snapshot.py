@@ -16,8 +16,8 @@ from pagefeed.core.dataset import FolderColumn, Spans, column_of_values
 from pagefeed.core.storage import Storage, is_url, local_path, located_exactly
 from pagefeed.errors import ColumnNotFoundError, CorruptFileError, MissingFileError
 from pagefeed.parquet_files import Columns, ParquetDataset, named_dataset
-from pagefeed.remote import StorageOptions, texts_of
-from pagefeed.selection import Criterion, Selection, TableColumns, rows_of, taken_by
+from pagefeed.remote import StorageOptions, options_as_texts
+from pagefeed.selection import Criterion, Selection, TableColumns, select_rows, taken_by
 
 __all__ = [
     "EPOCH",
@@ -122,7 +122,7 @@ def snapshot_dataset(
     )
     spans = Spans(lambda: dataset.index)  # No file is opened before it is used.
     if deleted:
-        spans = rows_of(spans, deleted, are_deleted=True)
+        spans = select_rows(spans, deleted, are_deleted=True)
     if kept is not None:
         spans = taken_by(kept, spans)
     return (
@@ -189,7 +189,7 @@ def options_over(
     """
     if not own:
         return storage_options
-    given = texts_of(storage_options)
+    given = options_as_texts(storage_options)
     named = {name.removeprefix("aws_") for name in given}
     kept = {n: own[n] for n in own if n.removeprefix("aws_") not in named}
     return cast("StorageOptions", {**kept, **given})

@@ -3,14 +3,14 @@
 :class:`Tokenizer` reads a ``tokenizer.json``, a SentencePiece model, tiktoken's ranks
 or a Python function. The data plane encodes without the GIL whenever a
 ``tokenizer.json`` can express the tokenizer. :class:`ChatTemplate` renders chats.
-:func:`rows_of` returns the encoder of chats, or of texts made of several columns.
+:func:`row_encoder` returns the encoder of chats, or of texts made of several columns.
 """
 
 from pagefeed._names import name_as_imported
 from pagefeed.tokenizer.chat import IGNORED, LABELS, ChatTemplate
 from pagefeed.tokenizer.ranks import pattern_of
 from pagefeed.tokenizer.row_text import TextOfRow
-from pagefeed.tokenizer.rows import ChatRows, Rows, check_learned, on_day, rows_of
+from pagefeed.tokenizer.rows import ChatRows, Rows, check_learned, on_day, row_encoder
 from pagefeed.tokenizer.tokenizer import Tokenizer
 
 __all__ = [
@@ -24,7 +24,7 @@ __all__ = [
     "check_learned",
     "on_day",
     "pattern_of",
-    "rows_of",
+    "row_encoder",
 ]
 
 name_as_imported(__name__)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["ENCODINGS", "Encoding", "as_json", "parse_ranks", "pattern_of"]
+__all__ = ["ENCODINGS", "Encoding", "parse_ranks", "pattern_of", "tokenizer_json"]
 
 
 class Encoding(NamedTuple):
@@ -121,7 +121,7 @@ def parse_ranks(data: bytes, name: str) -> dict[bytes, int]:
     return ranks
 
 
-def as_json(ranks: Mapping[bytes, int], encoding: Encoding, name: str) -> str:
+def tokenizer_json(ranks: Mapping[bytes, int], encoding: Encoding, name: str) -> str:
     """Return the encoding as a ``tokenizer.json``.
 
     Raises:

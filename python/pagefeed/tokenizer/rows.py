@@ -23,7 +23,7 @@ from pagefeed.tokenizer.chat import ChatTemplate
 from pagefeed.tokenizer.row_text import RowText, TextOfRow
 from pagefeed.tokenizer.tokenizer import Tokenizer
 
-__all__ = ["ChatRows", "Rows", "TextRows", "check_learned", "on_day", "rows_of"]
+__all__ = ["ChatRows", "Rows", "TextRows", "check_learned", "on_day", "row_encoder"]
 
 Encoded = tuple[npt.NDArray[np.uint32], npt.NDArray[np.int32]]
 
@@ -232,7 +232,7 @@ def check_learned(num_learned: int, num_chats: int, *, required: bool) -> None:
     )
 
 
-def rows_of(
+def row_encoder(
     tokenizer: Tokenizer,
     column: str | None,
     *,

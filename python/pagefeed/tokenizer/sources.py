@@ -17,9 +17,9 @@ from pagefeed.remote import StorageOptions
 from pagefeed.tokenizer.ranks import (
     ENCODINGS,
     Encoding,
-    as_json,
     parse_ranks,
     pattern_of,
+    tokenizer_json,
 )
 
 __all__ = ["Definition", "Encode", "content_of", "define", "sentence_pieces"]
@@ -101,7 +101,7 @@ def _defined(
             encoding = encoding._replace(pattern=pattern_of(pattern))
         ranks = source._mergeable_ranks  # noqa: SLF001 - it has no other face
         return Definition(
-            "tiktoken", source.name, as_json(ranks, encoding, source.name)
+            "tiktoken", source.name, tokenizer_json(ranks, encoding, source.name)
         )
     if hasattr(source, "serialized_model_proto"):
         return Definition("sentencepiece", "model", source.serialized_model_proto())
@@ -192,7 +192,7 @@ def _from_ranks(
         )
     if specials is not None:
         encoding = encoding._replace(special_tokens=dict(specials))
-    return Definition("tiktoken", name, as_json(ranks, encoding, name))
+    return Definition("tiktoken", name, tokenizer_json(ranks, encoding, name))
 
 
 def _known_pattern(encoding: Any) -> str:

@@ -18,7 +18,7 @@ from pagefeed.tokenizer import Tokenizer
 __all__ = [
     "TextSettings",
     "check_cut",
-    "check_fields",
+    "check_text_fields",
     "check_texts",
     "parse_shuffle",
 ]
@@ -152,7 +152,7 @@ def check_cut(sequences: Any) -> TokenCut:
     return sequences
 
 
-def check_fields(fields: Fields) -> None:
+def check_text_fields(fields: Fields) -> None:
     """Refuse fields that are not made of tokens.
 
     Raises:

@@ -34,7 +34,7 @@ from pagefeed.tokenizer import Tokenizer
 from pagefeed.uncounted.settings import (
     TextSettings,
     check_cut,
-    check_fields,
+    check_text_fields,
     check_texts,
     parse_shuffle,
 )
@@ -137,7 +137,7 @@ class TextLoader(AnyLoader):
         padding = check_padding(padding, token_dtype, cut)
         fields = Fields.parse(fields)
         fields.check_tokens(token_dtype)
-        check_fields(fields)
+        check_text_fields(fields)
         rank, world_size = resolve_rank(rank, world_size)
         epochs = epochs if epochs is None else check_positive(epochs, "epochs")
         if epochs is not None and world_size > 1:

@@ -18,7 +18,13 @@ from pagefeed.core.order.epoch_order import (
     Ordered,
     SmallOrder,
 )
-from pagefeed.core.order.keys import ORDER_VERSION, KeyPart, derive_key, expand_key, mix
+from pagefeed.core.order.keys import (
+    ORDER_VERSION,
+    KeyPart,
+    derive_key,
+    expand_key,
+    hash64,
+)
 from pagefeed.core.order.lanes import NODE_BYTES, Lanes, choose_num_lanes
 from pagefeed.core.order.permutation import Permutation
 from pagefeed.core.order.shuffle import Shuffle, ShuffleBlock, ShuffleLike
@@ -40,7 +46,7 @@ __all__ = [
     "choose_num_lanes",
     "derive_key",
     "expand_key",
-    "mix",
+    "hash64",
 ]
 
 name_as_imported(__name__)

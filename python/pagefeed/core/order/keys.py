@@ -75,7 +75,7 @@ def expand_key(key: bytes, count: int) -> list[np.uint64]:
     return list(np.frombuffer(digests, dtype="<u8")[:count].astype(np.uint64))
 
 
-def mix(values: NDArray[Any], key: tuple[np.uint64, np.uint64]) -> UInt64Array:
+def hash64(values: NDArray[Any], key: tuple[np.uint64, np.uint64]) -> UInt64Array:
     """Hash 64-bit integers to 64 bits; the upper half is the more random one."""
     mixed: UInt64Array = values.astype(np.uint64)
     _core.mix(mixed, int(key[0]), int(key[1]))

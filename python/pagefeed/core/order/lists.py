@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from pagefeed.core._base import Int64Array, UInt64Array
-from pagefeed.core.order.keys import derive_key, expand_key, mix
+from pagefeed.core.order.keys import derive_key, expand_key, hash64
 from pagefeed.core.order.permutation import Permutation, PermutationFamily
 from pagefeed.core.order.shuffle import Shuffle
 from pagefeed.core.order.starts import ItemOrder, Items, Starts, Sums, shared_sums
@@ -160,7 +160,7 @@ class BlockList(UnitList):
         block = self._blocks.block_of(units)
         first = self._blocks.first_sequence(block)
         block_units = self._blocks.first_sequence(block + 1) - first
-        tweak = mix(block, self._inside_key)
+        tweak = hash64(block, self._inside_key)
         rank = self._inside.map(units - first, block_units, tweak, inverse=True)
         share = ((rank + 1) * self._passes - 1) // block_units
         item = Items(block, share, first, block_units)
@@ -172,7 +172,7 @@ class BlockList(UnitList):
         self, block: Int64Array, block_units: Int64Array, counts: Int64Array
     ) -> tuple[int | Int64Array, UInt64Array]:
         """Return, for every unit, size and tweak of the permutation in its block."""
-        tweaks = np.repeat(mix(block, self._inside_key), counts)
+        tweaks = np.repeat(hash64(block, self._inside_key), counts)
         if block_units.min() == block_units.max():
             return int(block_units[0]), tweaks
         return np.repeat(block_units, counts), tweaks

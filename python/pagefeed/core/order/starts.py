@@ -27,7 +27,7 @@ from pagefeed.core._base import (
     logger,
     remove_arrays,
 )
-from pagefeed.core.order.keys import derive_key, expand_key, mix
+from pagefeed.core.order.keys import derive_key, expand_key, hash64
 from pagefeed.core.order.permutation import PermutationFamily, num_rounds
 from pagefeed.core.sequences import Blocks
 from pagefeed.errors import FileAccessError, InternalError
@@ -70,7 +70,7 @@ class ItemOrder:
         self._tweaks: UInt64Array | None = None
         if passes > 1:
             tweak_key = expand_key(derive_key(key, "shares"), 2)
-            self._tweaks = mix(np.arange(passes), (tweak_key[0], tweak_key[1]))
+            self._tweaks = hash64(np.arange(passes), (tweak_key[0], tweak_key[1]))
 
     def __len__(self) -> int:
         """Return the number of items."""

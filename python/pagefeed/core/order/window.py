@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pagefeed.core._base import Int64Array, joined_ranges
-from pagefeed.core.order.keys import HALF, expand_key, mix
+from pagefeed.core.order.keys import HALF, expand_key, hash64
 from pagefeed.core.order.lanes import Lanes
 from pagefeed.core.order.lists import Chosen
 
@@ -139,7 +139,7 @@ class DelayWindow:
 
     def _delays(self, indices: Int64Array) -> Int64Array:
         """Return the delays of units in fixed point, as fractions of a unit of time."""
-        hashed = mix(indices, self._key)
+        hashed = hash64(indices, self._key)
         hashed >>= HALF
         hashed *= np.uint64(self.delay)
         hashed >>= self._hash_bits

@@ -491,7 +491,7 @@ class Cursor(ABC):
             InvalidArgumentError: If there is none: no such step or row, or padding.
         """
         if self.run.takes_batches:
-            document: tuple[int, int] = room("documents").document_at(self, step, row)
+            document: tuple[int, int] = room("documents").document_in(self, step, row)
             return document
         sequences = self.sequences_in(step)
         if not 0 <= row < len(sequences):

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from pagefeed.core.storage import Storage
 from pagefeed.errors import CorruptFileError, UnsupportedError
-from pagefeed.prepare.texts.json_lines import parsed
+from pagefeed.prepare.texts.json_lines import parse_record
 from pagefeed.prepare.texts.kept import Sample, batch_of
 from pagefeed.prepare.texts.records import (
     RECORD_BYTES,
@@ -129,7 +129,7 @@ def _of_tar(key: str, contents: dict[str, bytes | int], wanted: Wanted) -> Sampl
         elif name in contents:
             row[name] = content
         elif content is not None:  # A field of a JSON file.
-            record, error = parsed(content)
+            record, error = parse_record(content)
             if record is None or field not in record:
                 error = f"no {field!r} in its {kind}: {error or 'no such field'}"
                 return Sample(key, None, error, content)

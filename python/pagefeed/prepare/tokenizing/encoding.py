@@ -16,7 +16,7 @@ from pagefeed.prepare.texts import Batch, Rejected, arrow, fitting, too_long
 from pagefeed.prepare.tokenizing.job import Job
 from pagefeed.tokenizer import IGNORED, LABELS, Rows, Tokenizer
 
-__all__ = ["Encoded", "encode", "schema_of"]
+__all__ = ["Encoded", "encode", "shard_schema"]
 
 Reject = Callable[[int, str, bytes | None], None]
 """Rejects a row of a batch: its number, why, and its record if that is kept."""
@@ -34,7 +34,7 @@ class Encoded(NamedTuple):
     rejected: list[Rejected]
 
 
-def schema_of(job: Job) -> Any:
+def shard_schema(job: Job) -> Any:
     """Return the columns of shards, with the record of the tokenizer."""
     pa = arrow()
     fields = [pa.field(job.column, _lists(_token_type(job)), nullable=False)]

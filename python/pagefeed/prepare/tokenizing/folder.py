@@ -23,10 +23,10 @@ from pagefeed.prepare.jobs import (
     JOB,
     check_same_job,
     note_job,
-    read_json,
+    read_record,
     reading_job,
     remove_drafts,
-    write_json,
+    write_record,
 )
 from pagefeed.prepare.texts import Rejected, WidenedError
 from pagefeed.prepare.tokenizing.job import Job
@@ -111,8 +111,8 @@ class JobFolder:
             InvalidArgumentError: If the folder has another job or other files.
         """
         settings = job.settings()
-        manifest = read_json(self._out, MANIFEST)
-        begun = read_json(self._out, JOB)
+        manifest = read_record(self._out, MANIFEST)
+        begun = read_record(self._out, JOB)
         noted = (manifest or begun or {}).get("settings")
         if noted is not None:
             check_same_job(self.path, noted, settings)
@@ -159,7 +159,7 @@ class JobFolder:
 
     def widen(self, widened: WidenedError) -> None:
         """Widen the type of a column, and remove the shards with the narrow one."""
-        begun = read_json(self._out, JOB)
+        begun = read_record(self._out, JOB)
         records = [n for n in self._out.names(UNFINISHED) if f"{UNFINISHED}/{n}" != JOB]
         self._out.remove(records, UNFINISHED)
         self._out.remove(self._out.names(_REJECTED), _REJECTED)
@@ -167,7 +167,7 @@ class JobFolder:
             [name for name in self._out.names() if name.endswith(".parquet")]
         )
         begun["widened"][widened.name] = widened.kind
-        write_json(self._out, JOB, begun)
+        write_record(self._out, JOB, begun)
         self.widened = begun["widened"]
 
     def all_shards(self, num_tasks: int) -> list[list[ShardRecord]]:
@@ -184,7 +184,7 @@ class JobFolder:
         """
         finished: list[ShardRecord] = []
         while names is None or f"{shard_name(task, len(finished))}.json" in names:
-            record = read_json(self._out, _record_name(task, len(finished)))
+            record = read_record(self._out, _record_name(task, len(finished)))
             if record is None:
                 break
             with reading_job(self._out):
@@ -207,7 +207,7 @@ class JobFolder:
         if lines:
             name = f"{_REJECTED}/{shard_name(task, shard)}.jsonl"
             self._out.write(name, "".join(f"{line}\n" for line in lines).encode())
-        write_json(self._out, _record_name(task, shard), asdict(record))
+        write_record(self._out, _record_name(task, shard), asdict(record))
 
     def finish(self, job: Job, max_rejected: float) -> Tokenized:
         """Write the manifest, and remove everything else but the shards.
@@ -253,7 +253,7 @@ class JobFolder:
         }
         done = self._result(job, manifest, max_rejected)
         self._out.check_claim()
-        write_json(self._out, MANIFEST, manifest)
+        write_record(self._out, MANIFEST, manifest)
         self._clean()
         return done
 

@@ -9,7 +9,7 @@ from pagefeed import _core
 from pagefeed.core._base import logger
 from pagefeed.errors import CorruptFileError
 from pagefeed.prepare.texts import Batch, Rejected, arrow
-from pagefeed.prepare.tokenizing.encoding import encode, schema_of
+from pagefeed.prepare.tokenizing.encoding import encode, shard_schema
 from pagefeed.prepare.tokenizing.folder import (
     JobFolder,
     ShardRecord,
@@ -41,7 +41,7 @@ class Shard:
         self._task_and_shard = task, shard
         self._name = f"{shard_name(task, shard)}.parquet"
         empty = arrow().BufferOutputStream()
-        arrow("pyarrow.parquet").ParquetWriter(empty, schema_of(job)).close()
+        arrow("pyarrow.parquet").ParquetWriter(empty, shard_schema(job)).close()
         self._lists = _core.ListFile(
             empty.getvalue().to_pybytes(),
             1 + job.has_labels,

@@ -37,7 +37,7 @@ from pagefeed.prepare.tokenizing.job import (
 from pagefeed.prepare.tokenizing.local import run_locally
 from pagefeed.prepare.tokenizing.on_ray import run_on_ray
 from pagefeed.remote import StorageOptions, output_folder
-from pagefeed.tokenizer import TextOfRow, Tokenizer, rows_of
+from pagefeed.tokenizer import TextOfRow, Tokenizer, row_encoder
 
 __all__ = ["tokenize"]
 
@@ -178,7 +178,7 @@ def tokenize(
     source = check_column(column if messages is None else messages, "column")
     if text is None and messages is None:
         text = nested_text(types, source)
-    rows = rows_of(
+    rows = row_encoder(
         tokenizer,
         messages or (None if isinstance(text, str) else source),
         messages=messages,

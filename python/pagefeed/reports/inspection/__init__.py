@@ -8,7 +8,7 @@ from pagefeed.reports.inspection.footers import (
     checksum_share,
 )
 from pagefeed.reports.inspection.inspection import Inspection, PageSizes, inspect
-from pagefeed.reports.inspection.lengths import DocumentLengths, document_lengths
+from pagefeed.reports.inspection.lengths import DocumentLengths, measure_lengths
 from pagefeed.reports.inspection.rewriting import Rewriting
 
 __all__ = [
@@ -21,6 +21,6 @@ __all__ = [
     "Rewriting",
     "ShuffleCost",
     "checksum_share",
-    "document_lengths",
     "inspect",
+    "measure_lengths",
 ]

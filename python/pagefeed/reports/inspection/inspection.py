@@ -19,7 +19,7 @@ from pagefeed.reports.inspection.footers import (
     checksum_share,
     file_facts,
 )
-from pagefeed.reports.inspection.lengths import DocumentLengths, document_lengths
+from pagefeed.reports.inspection.lengths import DocumentLengths, measure_lengths
 from pagefeed.reports.inspection.rewriting import Rewriting, rewritings
 from pagefeed.reports.sampling import evenly
 from pagefeed.reports.soundness import Damage
@@ -117,7 +117,7 @@ def inspect(
     index, has_tokens = dataset.index, dataset.index.value_bytes > 0
     if sequences is not None and not isinstance(sequences, Documents):
         refuse_texts(index, repr(sequences))
-    lengths, damage = document_lengths(dataset, whole=whole)
+    lengths, damage = measure_lengths(dataset, whole=whole)
     sample = evenly(len(index), MOST_PAGES)
     where = [index.locate(page) for page in sample.tolist()]
     sizes = np.array([page.compressed_size for page in where], dtype=np.int64)

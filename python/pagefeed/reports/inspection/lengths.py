@@ -13,7 +13,7 @@ from pagefeed.errors import MissingDependencyError, UnsupportedError
 from pagefeed.reports.sampling import evenly
 from pagefeed.reports.soundness import UNREADABLE, Damage, damage_of
 
-__all__ = ["DocumentLengths", "document_lengths"]
+__all__ = ["DocumentLengths", "measure_lengths"]
 
 MOST_SPANS = 512
 QUANTILES = (0.0, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
@@ -37,7 +37,7 @@ class DocumentLengths:
     """Bins between powers of two: least and greatest length, rows, sum of lengths."""
 
 
-def document_lengths(
+def measure_lengths(
     dataset: Dataset, *, whole: bool = False
 ) -> tuple[DocumentLengths | None, list[Damage]]:
     """Return the lengths of documents, and the pages that cannot be read.

@@ -30,8 +30,8 @@ __all__ = [
     "check_learning",
     "check_memory",
     "check_numbers",
-    "check_ranks",
     "check_tokenizer",
+    "compare_ranks",
     "pair_of",
 ]
 
@@ -205,7 +205,7 @@ def check_tokenizer(
     return Check("tokenizer", result, ok=ok)
 
 
-def check_ranks(
+def compare_ranks(
     loaders: Sequence[Loader],
     seen: Sequence[Observation],
     steps: int,

@@ -26,8 +26,8 @@ from pagefeed.reports.smoke_test.checks import (
     check_learning,
     check_memory,
     check_numbers,
-    check_ranks,
     check_tokenizer,
+    compare_ranks,
     pair_of,
 )
 from pagefeed.reports.smoke_test.learning import learn
@@ -130,7 +130,7 @@ def smoke(
         check_labels(ours.batches, shifted=shifted, ignored=ignored),
         check_numbers(ours),
         *check_learning(losses, size),
-        *check_ranks(loaders, seen, steps, plan),
+        *compare_ranks(loaders, seen, steps, plan),
         _check_resume(loader, ours),
         check_memory(ours, loader.memory),
         check_checksums(loader.dataset),
