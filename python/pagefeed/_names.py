@@ -112,6 +112,7 @@ def _suggest_in_methods(kind: type) -> None:
 def _suggesting(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function with a suggestion in its error about an unknown argument.
 
+    The error of a method names the class of the object, not the base that defines it.
     Python 3.13 and newer suggest a name themselves.
     """
 
@@ -120,16 +121,28 @@ def _suggesting(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(*args, **settings)
         except TypeError as error:
-            suggestion = _suggestion(function, settings)
-            if not suggestion or "Did you mean" in str(error):
+            told = _as_called(f"{error}", function, args)
+            if "Did you mean" not in told:
+                told += _suggestion(function, settings)
+            if told == f"{error}":
                 raise
-            raise TypeError(f"{error}{suggestion}") from None
+            raise TypeError(told) from None
 
     return call
 
 
+def _as_called(told: str, function: Callable[..., Any], args: tuple[Any, ...]) -> str:
+    """Return an error about arguments under the name that was called."""
+    base, _, method = function.__qualname__.rpartition(".")
+    if not args or base not in [kind.__name__ for kind in type(args[0]).__mro__]:
+        return told
+    rest = told.removeprefix(f"{function.__qualname__}() ")
+    name = type(args[0]).__name__
+    return told if rest == told else f"{name}.{method}() {rest}"
+
+
 def _suggestion(function: Callable[..., Any], settings: dict[str, Any]) -> str:
-    """Return "; did you mean ...?" for the first unknown argument, or ""."""
+    """Return " (did you mean ...?)" for the first unknown argument, or ""."""
     from inspect import signature
 
     parameters = signature(function).parameters
@@ -145,11 +158,11 @@ def near_name(name: str, names: Iterable[str]) -> str:
 
     Example:
         >>> near_name("txt", ["id", "text"])
-        "; did you mean 'text'?"
+        " (did you mean 'text'?)"
         >>> near_name("url", ["id", "text"])
         ''
     """
     import difflib  # Only where a name is wrong.
 
     near = difflib.get_close_matches(name, list(names), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return f" (did you mean {near[0]!r}?)" if near else ""

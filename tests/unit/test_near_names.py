@@ -58,6 +58,17 @@ def test_methods_suggest_the_nearest_argument(kind, method):
             getattr(kind, method)(None, **{wrong: 1})
 
 
+@pytest.mark.parametrize(
+    "kind", [pf.Loader, pf.TextLoader, pf.Mixture, ParquetDataset, pf.Tokenizer]
+)
+def test_errors_of_methods_name_the_class_of_the_object(kind):
+    methods = [name for of, name in METHODS if of is kind]
+    for name in methods or ["state_dict"]:
+        error = rf"^{kind.__name__}\.{name}\(\) got an unexpected .* 'zzzz'$"
+        with pytest.raises(TypeError, match=error):
+            getattr(object.__new__(kind), name)(zzzz=1)
+
+
 def test_steps_of_a_loop_are_not_wrapped():
     for name in ("__iter__", "__next__"):
         for kind in (pf.Loader, pf.Mixture):

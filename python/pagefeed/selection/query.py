@@ -185,8 +185,8 @@ def _listed(schema: Schema) -> str:
 def _missing(name: str, schema: Schema) -> ColumnNotFoundError:
     names = [name for name, _ in scalar_columns(schema)]
     return ColumnNotFoundError(
-        f"no column {name!r}{near_name(name, names)} (columns with one value per row: "
-        f"{_listed(schema)})"
+        f"no column {name!r}{near_name(name, names)}; columns with one value per row: "
+        f"{_listed(schema)}"
     ).at(column=name)
 
 

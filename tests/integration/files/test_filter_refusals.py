@@ -27,7 +27,11 @@ def files(tmp_path_factory) -> list[Path]:
 @pytest.mark.parametrize(
     ("predicate", "error", "message"),
     [
-        ("qualty > 0.5", ColumnNotFoundError, r"'qualty'; did you mean 'quality'"),
+        (
+            "qualty > 0.5",
+            ColumnNotFoundError,
+            r"'qualty' \(did you mean 'quality'\?\);",
+        ),
         ("qualty > 0.5", ColumnNotFoundError, r"meta\.n \(int64\)"),
         ("meta.x > 0.5", ColumnNotFoundError, r"'meta\.x'"),
         (pc.field("qualty") > 0.5, ColumnNotFoundError, "did you mean 'quality'"),

@@ -362,7 +362,11 @@ def test_wrong_arguments_are_named(tmp_path):
     for call, table in ((pf.delta, delta), (pf.iceberg, iceberg)):
         refused(wrong, "table=None must be", call, None)
         refused(
-            wrong, "'metadatas'; did you mean 'metadata'", call, table, metadatas=[]
+            wrong,
+            r"'metadatas' \(did you mean 'metadata'\?\)",
+            call,
+            table,
+            metadatas=[],
         )
         refused(
             wrong,
