@@ -29,6 +29,43 @@ SAME_FUNCTION = {
     "run",  # Of each verb.
 }
 """Names of several public functions of the package, where no reader is misled."""
+LOOKS = {
+    # What users give: meshes, policies, functions, tokenizers, catalogs, snapshots.
+    "cli/common/arguments.py": 2,
+    "cli/common/data.py": 5,
+    "context_parallel.py": 1,
+    "erasure/lost.py": 2,
+    "mixing/learner.py": 6,
+    "mixing/memory.py": 2,
+    "tables/delta_table.py": 1,
+    "tables/iceberg_table.py": 1,
+    "tables/past.py": 1,
+    "tokenizer/row_text.py": 6,
+    "tokenizer/sandbox.py": 1,
+    "tokenizer/sources.py": 8,
+    # Python itself, types of Arrow and NumPy, tensors, outputs of models.
+    "_names.py": 2,
+    "cli/__init__.py": 1,
+    "core/_base/progress.py": 1,
+    "core/batches/formats.py": 2,
+    "core/dataset/folders.py": 1,
+    "images/feed.py": 3,
+    "prepare/teacher_rows.py": 3,
+    "remote/remote_storage.py": 1,
+    "reports/diagnosis.py": 1,
+    "reports/smoke_test/learning.py": 1,
+    "reports/smoke_test/observation.py": 1,
+    "selection/table_columns.py": 1,
+    "selection/values.py": 1,
+    "tables/file_columns.py": 6,
+    "tables/iceberg_metadata.py": 1,
+    # Ours, which should say it themselves.
+    "aligned/aligned.py": 3,
+    "infilling/infilled_rows.py": 1,
+    "reports/simulation.py": 1,
+    "reports/statistics/of_loaders.py": 1,
+}
+"""How often files ask whether an object has some attribute. It only falls."""
 
 
 def modules() -> list[Path]:
@@ -90,6 +127,27 @@ def test_a_public_function_has_a_name_of_its_own():
     public = {name: same[name] for name in same if not name.startswith("_")}
     assert {name: public[name] for name in public if name not in SAME_FUNCTION} == {}
     assert public.keys() == SAME_FUNCTION
+
+
+def looks(path: Path) -> int:
+    """How often a file asks an object whether it has an attribute of some name."""
+    return sum(
+        isinstance(node, ast.Call)
+        and ast.unparse(node.func) in {"getattr", "hasattr"}
+        and isinstance(node.args[1], ast.Constant)
+        for node in ast.walk(ast.parse(path.read_text()))
+    )
+
+
+def test_what_is_ours_says_what_it_is():
+    # A class says it by an attribute, a method or a protocol. Objects of users, of
+    # frameworks and of libraries are looked into.
+    found = {
+        f"{path.relative_to(PACKAGE)}": looks(path)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if path.relative_to(PACKAGE).parts[0] not in {"integrations", "launch"}
+    }
+    assert {at: count for at, count in found.items() if count} == LOOKS
 
 
 def calls(name: str) -> list[tuple[Path, ast.Call]]:

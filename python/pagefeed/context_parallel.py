@@ -128,7 +128,7 @@ class ContextParallel:
                 "differ: give pad='max_length'"
             )
         self.check_length(length)
-        multiple_of = getattr(sequences, "multiple_of", 1)
+        multiple_of = sequences.multiple_of
         if multiple_of > 1 and multiple_of % self.chunks:
             raise InvalidArgumentError(
                 f"{self!r} cuts each document into {self.chunks} chunks: give Packed a "

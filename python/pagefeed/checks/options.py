@@ -285,7 +285,6 @@ def warn_of_texts(tokenizer: Any, cut: Any, fields: Fields, *, stacklevel: int) 
 def _tokenizer_of_texts(settings: LoaderSettings) -> Any:
     """Return the tokenizer of the first plain texts, without a template; or None."""
     for data in _parts(settings):
-        tokenizer = getattr(data, "tokenizer", None)
-        if tokenizer is not None and getattr(data, "row_encoder", None) is None:
-            return tokenizer
+        if data.tokenizer is not None and data.row_encoder is None:
+            return data.tokenizer
     return None

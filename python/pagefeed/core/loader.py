@@ -158,7 +158,7 @@ class Loader(AnyLoader):
         world_size: int | None = None,
         num_threads: int | None = None,
     ) -> None:
-        if getattr(dataset, "kind", None) != "mixture":
+        if not isinstance(dataset, Source) or dataset.kind != "mixture":
             check_dataset(dataset, "dataset")
         check_sequences(sequences)
         token_dtype = parse_dtype(dtype)

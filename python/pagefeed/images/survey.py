@@ -106,7 +106,7 @@ def long_rows(numbers: ImageNumbers, count: int, row: int, most: int) -> str:
 
 def _check_lengths(settings: LoaderSettings, index: Any, numbers: ImageNumbers) -> None:
     """Refuse rows with images that are longer than a sequence."""
-    most = getattr(settings.sequences, "max_length", None)
+    most = settings.sequences.max_length
     most = most or index.length - index.layout.per_row
     is_long = document_lengths(index.spans)[:] > most
     rows = index.spans.rows_of_index(np.flatnonzero(is_long))

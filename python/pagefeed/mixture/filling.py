@@ -25,9 +25,7 @@ def checked_fill(fill: Iterable[str], datasets: Mapping[str, Any]) -> tuple[str,
         )
     names = tuple(check_columns(fill, "fill"))
     aligned = {
-        column.column: column
-        for data in datasets.values()
-        for column in getattr(data, "aligned", ())
+        column.column: column for data in datasets.values() for column in data.aligned
     }
     for name in names:
         if name not in aligned:
@@ -71,10 +69,9 @@ def _check_once(names: list[str]) -> None:
 
 def _check_free(column: Any, called: str, data: Any) -> None:
     """Refuse names that a dataset without the column has for something else."""
-    if column in getattr(data, "aligned", ()):
+    if column in data.aligned:
         return
-    taken = {data.column, *getattr(data, "metadata", ())}
-    taken |= {*getattr(data, "span_columns", ())}
+    taken = {data.column, *data.metadata, *data.span_columns}
     both = sorted(taken.intersection(column.names))
     if both:
         raise InvalidArgumentError(

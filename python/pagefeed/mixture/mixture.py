@@ -44,9 +44,9 @@ def check_tokenizers(datasets: Mapping[str, Any], *, recorded: bool = False) -> 
     """
     first: tuple[str, Any] | None = None
     for name, dataset in datasets.items():
-        tokenizer = getattr(dataset, "tokenizer", None)
+        tokenizer = dataset.tokenizer
         if tokenizer is None and recorded:
-            tokenizer = getattr(dataset, "recorded_tokenizer", None)
+            tokenizer = dataset.recorded_tokenizer
         if tokenizer is None:
             continue
         if first is None:

@@ -204,7 +204,7 @@ def check_infills(
         InvalidArgumentError: Naming the token.
     """
     for dataset in datasets:
-        infill = getattr(dataset, "infilling", None)
+        infill = dataset.infilling
         if infill is None:
             continue
         check_vocab_size(vocab_size, **infill.named_tokens)

@@ -126,6 +126,21 @@ class Dataset(Source):
             object.__setattr__(self, "cache_dir", folder)
 
     @property
+    def infilling(self) -> Any:
+        """Settings of infilling; None without infilling."""
+        return None
+
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer of the column, if it holds texts; None of tokens."""
+        return None
+
+    @property
+    def recorded_tokenizer(self) -> Any:
+        """The tokenizer of the tokens, as their files record it; None if unknown."""
+        return None
+
+    @property
     def kind(self) -> SourceKind:
         """Kind of the source: the table of options has a column for each kind."""
         return "flat"
@@ -251,9 +266,9 @@ def check_dataset(dataset: Any, name: str) -> None:
     Raises:
         InvalidArgumentError: If it is a mixture or anything else.
     """
-    if getattr(dataset, "kind", None) == "mixture":
+    if isinstance(dataset, Source) and dataset.kind == "mixture":
         raise InvalidArgumentError(
-            f"{name} is a mixture: give one of its datasets, {sorted(dataset.datasets)}"
+            f"{name} is a mixture: give one of its datasets, {sorted(dataset.parts)}"
         )
     if not isinstance(dataset, Source):
         shown = repr(dataset) if isinstance(dataset, str | os.PathLike) else "'corpus/'"

@@ -64,18 +64,17 @@ COUNTS = {
 def identity_of_data(dataset: Dataset) -> str:
     """Return the record of a dataset: facts with blanks between them."""
     index: Any = dataset.spans.layout
-    infill = getattr(index, "infill", None)
+    infill = index.infill
     index = index if infill is None else index.plain
     sizes = np.array([np.diff(index.file_first_row), np.diff(index.file_first_value)])
-    tokenizer = getattr(index, "tokenizer", None)
-    rows = getattr(index, "rows", None)
+    tokenizer, rows = index.tokenizer, index.rows
     facts = _Identity(
         fingerprint=dataset.fingerprint[:DIGITS],
         files=len(index.files),
         rows=index.num_rows,
         tokens=index.num_values,
         selected=dataset.spans.num_rows,
-        contents=getattr(index, "texts", index).fingerprint[:8],
+        contents=(index if tokenizer is None else index.texts).fingerprint[:8],
         sizes=_digits(sizes[:, np.lexsort(sizes)].astype("<i8").tobytes()),
         tokenizer="-"
         if tokenizer is None

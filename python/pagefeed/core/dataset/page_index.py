@@ -94,6 +94,13 @@ class PageIndex:
         >>> pyarrow.array(index.read_page(0))  # doctest: +SKIP
     """
 
+    infill: Any = None
+    """How documents are infilled; None if they are not."""
+    tokenizer: Any = None
+    """Tokenizer of a column of texts; None of a column of tokens."""
+    rows: Any = None
+    """Encoder of rows, where a row is more than one text; None where it is not."""
+
     def __init__(self, core: _core.Index, recipe: Recipe) -> None:
         self.core = core = recipe.completed(core)
         """The index of the data plane, which answers all questions of this class."""

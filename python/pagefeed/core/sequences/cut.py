@@ -28,6 +28,10 @@ class Cut(ABC):
     """Whether a sequence holds whole documents, packed."""
     has_one_length: bool = True
     """Whether all sequences are of one length, padding included."""
+    multiple_of: int = 1
+    """A packed document takes a multiple of this many tokens."""
+    max_length: int | None = None
+    """Most tokens of a row, where the cut cuts rows off; None where it does not."""
     takes_batches: ClassVar[bool] = False
     """Whether a sequence is a whole batch of documents, one in each row."""
 

@@ -332,7 +332,7 @@ class PackedIndex(PackedRuns, SequenceIndex):
 
     def row_parts(self, sequence: int, page: int, row: int) -> list[range] | None:
         """Return the tokens of a row in each sequence, see `SequenceIndex`."""
-        infill = getattr(self.spans.index, "infill", None)
+        infill = self.spans.index.infill
         if infill is None or infill.within == "document":
             return None
         block = int(self.block_of(np.array([sequence]))[0])

@@ -125,7 +125,7 @@ def inspect(
     costs: list[ShuffleCost] = []
     written: list[Rewriting] = []
     if lengths is not None and lengths.unit == "tokens" and dataset.spans.num_values:
-        tokenizer = getattr(dataset, "tokenizer", None)
+        tokenizer = dataset.tokenizer
         cut = sequences or Windows(2048, eos=tokenizer and tokenizer.eos)
         costs = shuffle_costs(dataset, cut, memory=memory, damage=damage)
         if storage is not None:
