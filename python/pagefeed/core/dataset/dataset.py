@@ -62,6 +62,21 @@ class Source(ABC):
         """Size of the vocabulary as recorded in the files; None if they record none."""
         return None
 
+    @property
+    def infilling(self) -> Any:
+        """Settings of infilling; None without infilling."""
+        return None
+
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer of the column, if it holds texts; None of tokens."""
+        return None
+
+    @property
+    def recorded_tokenizer(self) -> Any:
+        """The tokenizer of the tokens, as their files record it; None if unknown."""
+        return None
+
     def make_run(self, settings: Mapping[str, Any]) -> Any:  # noqa: ARG002
         """Return the run of these settings; None for that of one dataset."""
         return None
@@ -124,21 +139,6 @@ class Dataset(Source):
         if self.cache_dir is not None:
             folder = local_path(self.cache_dir, "cache_dir")
             object.__setattr__(self, "cache_dir", folder)
-
-    @property
-    def infilling(self) -> Any:
-        """Settings of infilling; None without infilling."""
-        return None
-
-    @property
-    def tokenizer(self) -> Any:
-        """The tokenizer of the column, if it holds texts; None of tokens."""
-        return None
-
-    @property
-    def recorded_tokenizer(self) -> Any:
-        """The tokenizer of the tokens, as their files record it; None if unknown."""
-        return None
 
     @property
     def kind(self) -> SourceKind:
