@@ -9,7 +9,7 @@ from typing import Any
 from pagefeed import _core
 from pagefeed.core.storage import Storage
 from pagefeed.prepare.texts.kept import Sample, batch_of
-from pagefeed.prepare.texts.lines import LineReader
+from pagefeed.prepare.texts.lines import LineReader, num_ends
 from pagefeed.prepare.texts.records import (
     RECORD_BYTES,
     Batch,
@@ -62,13 +62,14 @@ class JsonLines(LineReader):
 
     def batch(
         self, block: bytes, first: Callable[[], int], file: str, wanted: Wanted
-    ) -> Batch:
-        """Return the records of some lines."""
+    ) -> tuple[Batch, int]:
+        """Return the records of some lines, and the number of these lines."""
         data = block.removeprefix(_BOM)
         table = None if wanted.is_chat else _at_once(data, wanted)
         if table is None:
-            return _one_by_one(data, first, file, wanted)
-        return Batch(table, lambda row: f"line {first() + row}")
+            return _one_by_one(data, first, file, wanted), num_ends(data)
+        # Every line is a row.
+        return Batch(table, lambda row: f"line {first() + row}"), len(table)
 
 
 def _at_once(block: bytes, wanted: Wanted) -> Any:

@@ -30,7 +30,7 @@ from pagefeed.prepare.texts.streams import (
     with_compressed,
 )
 
-__all__ = ["LineReader", "PlainText", "TextLines"]
+__all__ = ["LineReader", "PlainText", "TextLines", "num_ends"]
 
 _COUNTED_BYTES = 8 << 20
 
@@ -56,20 +56,39 @@ class LineReader(Reader):
     def read(
         self, storage: Storage, file_range: FileRange, wanted: Wanted
     ) -> Iterator[Batch]:
-        """Yield the records of a range."""
+        """Yield the records of a range.
+
+        Lines of the ranges before are counted when a position is asked for.
+        """
         size = min(self.most_bytes, wanted.batch_bytes)
-        for block, first in _numbered(storage, file_range, size, wanted.record_bytes):
-            if block is not None:
-                yield self.batch(block, first, file_range.file, wanted)
-                continue
-            error = too_long(wanted.record_bytes)
-            yield rejection(Rejected(file_range.file, f"line {first()}", error), wanted)
+        before = cache(lambda: _num_before(storage, file_range))
+        count = 0
+        with opened(storage, file_range.file) as stream:
+            for _, block in line_blocks(
+                stream, file_range.begin, file_range.end, size, wanted.record_bytes
+            ):
+
+                def first(counted: int = count) -> int:
+                    return 1 + before() + counted
+
+                if block is None:
+                    error = too_long(wanted.record_bytes)
+                    rejected = Rejected(file_range.file, f"line {first()}", error)
+                    yield rejection(rejected, wanted)
+                    count += 1
+                    continue
+                batch, num_lines = self.batch(block, first, file_range.file, wanted)
+                yield batch
+                count += num_lines
 
     @abstractmethod
     def batch(
         self, block: bytes, first: Callable[[], int], file: str, wanted: Wanted
-    ) -> Batch:
-        """Return the records of some lines."""
+    ) -> tuple[Batch, int]:
+        """Return the records of some lines, and the number of these lines.
+
+        ``first`` returns the number of the first line in its file.
+        """
 
 
 class TextLines(LineReader):
@@ -84,15 +103,17 @@ class TextLines(LineReader):
 
     def batch(
         self, block: bytes, first: Callable[[], int], file: str, wanted: Wanted
-    ) -> Batch:
+    ) -> tuple[Batch, int]:
         """Return the lines."""
-        lines = enumerate(block.removesuffix(b"\n").split(b"\n"))
+        lines = block.removesuffix(b"\n").split(b"\n")
         texts = (
-            Sample(n, {wanted.source: line.removesuffix(b"\r")}) for n, line in lines
+            Sample(n, {wanted.source: line.removesuffix(b"\r")})
+            for n, line in enumerate(lines)
         )
-        return batch_of(
+        batch = batch_of(
             texts, wanted, file, lambda line_in_block: f"line {first() + line_in_block}"
         )
+        return batch, len(lines)
 
 
 class PlainText(Reader):
@@ -121,36 +142,15 @@ class PlainText(Reader):
         yield batch_of([sample], wanted, file_range.file, str)
 
 
-def _numbered(
-    storage: Storage, file_range: FileRange, size: int, most: int
-) -> Iterator[tuple[bytes | None, Callable[[], int]]]:
-    """Yield blocks of lines. Each has a function that returns its first line number.
-
-    The block of a line that is too long is None. Lines of the ranges before are counted
-    when the function is called.
-    """
-    count = 0
-
-    @cache
-    def before() -> int:
-        if not file_range.begin:
-            return 0
-        # The line end at its begin, or the next one, is the last before its first line.
-        parts = storage.parts(file_range.file, 0, file_range.begin - 1, _COUNTED_BYTES)
-        return 1 + sum(map(_num_ends, parts))
-
-    with opened(storage, file_range.file) as stream:
-        for _, block in line_blocks(
-            stream, file_range.begin, file_range.end, size, most
-        ):
-
-            def first(counted: int = count) -> int:
-                return 1 + before() + counted
-
-            yield block, first
-            count += 1 if block is None else _num_ends(block)
+def _num_before(storage: Storage, file_range: FileRange) -> int:
+    """Return the number of lines before a range."""
+    if not file_range.begin:
+        return 0
+    # The line end at its begin, or the next one, is the last before its first line.
+    parts = storage.parts(file_range.file, 0, file_range.begin - 1, _COUNTED_BYTES)
+    return 1 + sum(map(num_ends, parts))
 
 
-def _num_ends(block: bytes) -> int:
+def num_ends(block: bytes) -> int:
     """Return the number of line ends, a few times as fast as ``bytes.count``."""
     return int(np.count_nonzero(np.frombuffer(block, np.uint8) == ord("\n")))

@@ -51,6 +51,7 @@ class Shard:
         )
         self._others: list[Any] = []
         """Further columns of the rows that are not in a row group yet."""
+        self._others_bytes = 0
         self._file: FileWriter | None = None
         self._digest = hashlib.sha256()
         self._rejected: list[Rejected] = []
@@ -89,11 +90,11 @@ class Shard:
         self._record.learned += encoded.num_learned
         if encoded.num_rows:
             self._others.append(encoded.others)
+            self._others_bytes += int(encoded.others.nbytes)
             if self._file is None:
                 self._file = self._job.folder.writer(self._name)
             self._write_pages()
-        others = sum(int(table.nbytes) for table in self._others)
-        waiting = STORED_BYTES * self._lists.num_waiting + others
+        waiting = STORED_BYTES * self._lists.num_waiting + self._others_bytes
         if waiting >= min(GROUP_BYTES, self._job.shard_bytes):
             self._end_group()
         return encoded.num_tokens
@@ -112,7 +113,7 @@ class Shard:
     def _end_group(self) -> None:
         if self._others:
             self._lists.end_group(self._others_as_file() if self._job.written else None)
-            self._others = []
+            self._others, self._others_bytes = [], 0
             self._write_pages()
 
     def _others_as_file(self) -> bytes:
