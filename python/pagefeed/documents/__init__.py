@@ -1,21 +1,20 @@
 """Documents: every row is a sequence, with any of its columns.
 
 ``documents`` has the settings. ``document_index`` and ``budgets`` make sequences of
-rows, and ``shared_batches`` finds rows in batches that ranks share. ``row_columns``
-decides which columns a batch has, and ``document_feed`` plans and delivers them.
-``ahead`` runs the user's own functions ahead of the consumer.
+rows. ``row_columns`` decides which columns a batch has, and ``document_feed`` plans and
+delivers them. ``ahead`` runs the user's own functions ahead of the consumer.
 """
 
 from pagefeed._names import name_as_imported
 from pagefeed.documents.ahead import AheadEngine, Decode
-from pagefeed.documents.budgets import DocumentBatchIndex
-from pagefeed.documents.document_index import DocumentIndex
-from pagefeed.documents.documents import DocumentBatches, Documents
-from pagefeed.documents.shared_batches import (
+from pagefeed.documents.budgets import (
+    DocumentBatchIndex,
     document_in,
     num_documents,
     slots_in_batches,
 )
+from pagefeed.documents.document_index import DocumentIndex
+from pagefeed.documents.documents import DocumentBatches, Documents
 
 __all__ = [
     "AheadEngine",

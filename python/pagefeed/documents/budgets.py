@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
@@ -9,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed import _core
+from pagefeed.contract import Cursor, Slot, Step
 from pagefeed.core._base import CheckedArray, Int64Array, distinct, joined_ranges, lazy
 from pagefeed.core.dataset import Spans
 from pagefeed.core.sequences import (
@@ -26,7 +29,15 @@ from pagefeed.core.sequences import (
 from pagefeed.documents.document_index import DocumentIndex, RowCut
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["BudgetCut", "DocumentBatchIndex", "batches_of_lengths"]
+__all__ = [
+    "BudgetCut",
+    "DocumentBatchIndex",
+    "batches_of_lengths",
+    "document_in",
+    "num_documents",
+    "slots_in_batches",
+]
+
 
 BLOCK_BATCHES, BLOCK_PADDED = 200, 400
 """Least tokens of a block, in batches, if there are as many. The last batch of a block
@@ -259,3 +270,46 @@ class DocumentBatchIndex(PackedRuns, DocumentIndex):
         """Batches of a block, and documents of the one that has most."""
         first = self._make(block).first
         return len(first) - 1, int(np.diff(first).max(initial=0))
+
+
+def num_documents(cursor: Cursor, sequences: Iterable[int]) -> int:
+    """Return the documents of sequences, of which padding has none."""
+    real = (own for own in sequences if own >= 0)
+    return sum(len(cursor.run.documents_of(sequence)) for sequence in real)
+
+
+def document_in(cursor: Cursor, step: Step, row: int) -> tuple[int, int]:
+    """Return the sequence of a row of this rank's batch, and the row's index in it.
+
+    Raises:
+        InvalidArgumentError: If there is no such step or row.
+    """
+    before = 0
+    for sequence in cursor.sequences_in(step).tolist():
+        count = num_documents(cursor, [sequence])
+        if before <= row < before + count:
+            return sequence, row - before
+        before += count
+    if not before:
+        raise InvalidArgumentError(f"step={step}, row={row} is padding")
+    raise InvalidArgumentError(f"row={row} must lie below {before}")
+
+
+def slots_in_batches(cursor: Cursor, slots: Iterable[Slot], offset: int) -> list[Slot]:
+    """Return the slots of a document, from the slots of the batches that have it.
+
+    Args:
+        cursor: Cursor that finds the sequences of steps.
+        slots: Slots of the batches within their step and rank.
+        offset: Index of the document in each batch.
+    """
+    return [s._replace(row=_rows_before(cursor, s) + offset) for s in slots]
+
+
+def _rows_before(cursor: Cursor, slot: Slot) -> int:
+    """Return the rows of a rank's batch before those of one of its sequences."""
+    if slot.row == 0:
+        return 0
+    route = replace(cursor.route, rank=slot.rank)
+    sequences = cursor.sequences_of(route, route.index_of(Step(slot.step)))
+    return num_documents(cursor, sequences[: slot.row].tolist())
