@@ -162,6 +162,19 @@ def test_a_resume_with_the_same_mixture_keeps_what_is_recorded():
     assert adopt(recorded, asked, PARTS, anchor) == recorded
 
 
+def test_a_resume_with_another_mixture_drops_a_change_that_begins_there():
+    recorded = resolve(mixture({"code": 1, "web": 1}), PARTS, ANCHOR)
+    recorded = recorded.changed(40, 0, [1, 2]).changed(48, 0, [1, 3])
+    last = Stage(start_step=20, weights={"web": 1})
+    other = mixture({"code": 1, "web": 2}, last)
+    anchor = Anchor(position=48, step=6, step_sequences=100)
+    assert adopt(recorded, other, PARTS, anchor).changes == (
+        *recorded.changes[:2],
+        # The weights before are those of now.
+        WeightChange(48 + 14 * 100, 0, (0.0, 1.0)),
+    )
+
+
 def test_a_resume_with_other_stages_keeps_what_was_passed():
     asked = mixture({"code": 1, "web": 1}, Stage(start_step=10, weights={"web": 1}))
     recorded = resolve(asked, PARTS, ANCHOR).changed(40, 0, [1, 3])

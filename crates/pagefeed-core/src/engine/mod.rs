@@ -213,12 +213,22 @@ impl Engine {
     }
 
     /// What is wrong with the engine's account, if something is; nothing while its lock is
-    /// held. `outside` is how many batches the consumer has, if that is known.
+    /// held. `outside` is how many batches the consumer has, if that is known; `all_wait`
+    /// is whether all threads wait, so that nobody is about to wake another.
     #[cfg(feature = "simulate")]
-    pub fn audit(&self, outside: Option<usize>) -> std::result::Result<(), String> {
-        self.shared.peek().map_or(Ok(()), |state| {
-            state.audit(outside, self.shared.source.held_bytes())
-        })
+    pub fn audit(
+        &self,
+        outside: Option<usize>,
+        all_wait: bool,
+    ) -> std::result::Result<(), String> {
+        let Some(state) = self.shared.peek() else {
+            return Ok(());
+        };
+        state.audit(outside, self.shared.source.held_bytes())?;
+        match all_wait {
+            true => state.audit_sleepers(&*self.shared.source),
+            false => Ok(()),
+        }
     }
 
     /// Where the engine stands, in words: for simulations.

@@ -53,7 +53,7 @@ struct Formula {
     /// Loads per page.
     loads: Mutex<HashMap<u64, usize>>,
     num_recycled: AtomicUsize,
-    /// While set, loads wait.
+    /// While set, loads and fetches wait.
     is_held: AtomicBool,
     /// Pages that are fetched at one time, apart from being decoded.
     in_flight: usize,
@@ -67,6 +67,15 @@ struct Formula {
     fetching: Mutex<(usize, usize)>,
 }
 
+impl Formula {
+    fn wait(&self) {
+        while self.is_held.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(self.delay);
+    }
+}
+
 impl PageSource for Formula {
     fn num_in_flight(&self) -> usize {
         self.in_flight
@@ -78,7 +87,7 @@ impl PageSource for Formula {
         fetching.0 += 1;
         fetching.1 = fetching.1.max(fetching.0);
         drop(fetching);
-        std::thread::sleep(self.delay);
+        self.wait();
         self.fetching.lock().unwrap().0 -= 1;
         if pages.iter().any(|page| self.lost.contains(page)) {
             return Err(Error::new(
@@ -93,10 +102,7 @@ impl PageSource for Formula {
         *self.loads.lock().unwrap().entry(page).or_default() += 1;
         self.num_recycled
             .fetch_add(usize::from(loading.recycle.is_some()), Ordering::Relaxed);
-        while self.is_held.load(Ordering::Relaxed) {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        std::thread::sleep(self.delay);
+        self.wait();
         assert!(!self.panics.contains(&page), "a bad page");
         if self.fails.contains(&page) {
             return Err(Error::new(

@@ -51,15 +51,15 @@ impl Consumer {
         }
     }
 
-    /// What must hold at every step.
-    pub fn watch(&self) {
+    /// What must hold at every step, and when all threads wait.
+    pub fn watch(&self, all_wait: bool) {
         let engine = match self.engine.try_borrow() {
             Ok(engine) => engine.clone(),
             Err(_) => return,
         };
         let Some(engine) = engine else { return };
         let outside = (self.num_calls.get() == 0).then(|| self.num_outside.get());
-        if let Err(text) = engine.audit(outside) {
+        if let Err(text) = engine.audit(outside, all_wait) {
             fail(&text);
         }
         // The last reference must be dropped by one of the threads.
@@ -368,7 +368,7 @@ impl Consumer {
         }
         self.close(&engine);
         if way > 1 {
-            if let Ok(()) | Err(_) = engine.audit(None)
+            if let Ok(()) | Err(_) = engine.audit(None, false)
                 && !engine.is_empty()
             {
                 fail("an engine that was closed keeps memory");

@@ -51,7 +51,7 @@ fn live(seed: u64, is_traced: bool) -> Summary {
     let consumer = Rc::new(Consumer::new(Case::draw(&mut random)));
     let watched = Rc::clone(&consumer);
     let every = random.of(&[1, 16, 16, 16]);
-    let watch: Watch = (every, Box::new(move || watched.watch()));
+    let watch: Watch = (every, Box::new(move |all_wait| watched.watch(all_wait)));
     let settings = settings(&mut random, is_traced, Some(watch));
     run(settings, move || consumer.live())
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::State;
 use super::pending::{DONE, Phase};
+use crate::engine::PageSource;
 use crate::engine::budget::Budget;
 
 impl State {
@@ -41,6 +42,33 @@ impl State {
                     "the source keeps {source_bytes} bytes, {counted} are counted"
                 ));
             }
+        }
+        Ok(())
+    }
+
+    /// Checks, while all threads wait, that none sleeps for which there is work.
+    pub fn audit_sleepers(&self, source: &dyn PageSource) -> Result<(), String> {
+        if self.is_stopping {
+            return Ok(());
+        }
+        let fetches_apart = source.num_in_flight() > 0;
+        let is_due = |(batch, slot)| {
+            let estimate = self.estimate(source, slot);
+            match fetches_apart {
+                true => self.budget.fits_ahead(estimate),
+                false => {
+                    let is_due = batch < self.horizon() || self.has_slack(source);
+                    is_due && self.budget.fits(estimate)
+                }
+            }
+        };
+        let may_load = self.next_load().is_some_and(is_due);
+        if fetches_apart && may_load && self.num_idle_fetchers > 0 {
+            return Err(format!("a page is not fetched: {}", self.describe()));
+        }
+        let may_work = self.first_ready().is_some() || !self.fetched.is_empty();
+        if self.num_idle > 0 && (may_work || (may_load && !fetches_apart)) {
+            return Err(format!("a worker sleeps: {}", self.describe()));
         }
         Ok(())
     }

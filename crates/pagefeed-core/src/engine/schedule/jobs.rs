@@ -37,7 +37,7 @@ impl State {
 
     /// Whether pages may be loaded before they are due. Those that are fetched from afar
     /// always may.
-    fn has_slack(&self, source: &dyn PageSource) -> bool {
+    pub(super) fn has_slack(&self, source: &dyn PageSource) -> bool {
         self.loads_due > -self.slack || source.num_in_flight() > 0
     }
 
@@ -193,17 +193,17 @@ impl State {
 
     /// One past the last batch that may be assembled. As many batches again must be
     /// planned, since a page is dropped after its last known use.
-    fn horizon(&self) -> BatchNumber {
+    pub(super) fn horizon(&self) -> BatchNumber {
         let known = LEAST_AHEAD.max(self.batches.len() / 2);
         self.head + self.ahead.min(known) as u64
     }
 
-    fn first_ready(&self) -> Option<BatchNumber> {
+    pub(super) fn first_ready(&self) -> Option<BatchNumber> {
         let end = self.horizon().min(self.fence());
         self.ready.first().copied().filter(|&batch| batch < end)
     }
 
-    fn next_load(&self) -> Option<(BatchNumber, Slot)> {
+    pub(super) fn next_load(&self) -> Option<(BatchNumber, Slot)> {
         self.pages
             .next_load()
             .filter(|(batch, _)| *batch < self.fence())

@@ -70,3 +70,23 @@ fn pages_are_loaded_ahead_of_their_time_once_a_batch_was_late_for_lack_of_one() 
     num_finished(&engine);
     assert_eq!(num_loaded(), 200);
 }
+
+#[test]
+fn as_many_batches_as_are_assembled_are_planned_after_them() {
+    let source = Arc::new(Formula {
+        in_flight: 1,
+        ..Formula::default()
+    });
+    let engine = Engine::new(source, config(1, 1 << 20, TokenType::I64)).unwrap();
+    let mut num_planned = 0;
+    for (planned, finished) in [(10, 8), (16, 8), (40, 20)] {
+        for page in num_planned..planned {
+            engine.submit(first_tokens(&[page])).unwrap();
+        }
+        num_planned = planned;
+        while engine.shared.lock().num_idle_fetchers == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(num_finished(&engine), finished);
+    }
+}

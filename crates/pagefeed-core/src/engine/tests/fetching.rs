@@ -29,6 +29,33 @@ fn many_are_fetched_at_a_time_inside_the_budget() {
 }
 
 #[test]
+fn a_plan_wakes_all_threads_that_have_a_page_to_fetch() {
+    let source = Arc::new(Formula {
+        in_flight: 8,
+        ..Formula::default()
+    });
+    let engine = engine(&source, 1 << 20);
+    let wait_until = |what: &dyn Fn() -> bool| {
+        let begin = Instant::now();
+        while !what() {
+            assert!(begin.elapsed() < LONG, "threads are not woken");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    wait_until(&|| {
+        let state = engine.shared.lock();
+        (state.num_idle, state.num_idle_fetchers) == (2, 8)
+    });
+    // No page is there before all are asked for: nobody ends who could wake another.
+    source.is_held.store(true, Ordering::Relaxed);
+    engine.submit(first_tokens(&[0, 1, 2, 3])).unwrap();
+    engine.submit(first_tokens(&[4, 5, 6, 7])).unwrap();
+    wait_until(&|| source.fetching.lock().unwrap().0 == 8);
+    source.is_held.store(false, Ordering::Relaxed);
+    (0..2).for_each(|_| drop(next(&engine).unwrap()));
+}
+
+#[test]
 fn what_cannot_be_fetched_fails_its_batch_until_it_is_cleared() {
     let source = Arc::new(Formula {
         in_flight: 3,

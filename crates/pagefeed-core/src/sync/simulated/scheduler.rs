@@ -43,14 +43,14 @@ pub struct Settings {
     pub most_steps: u64,
     /// Called with each event: time, thread, and what it does.
     pub trace: Option<fn(u64, &str, &str)>,
-    /// Called between two steps.
+    /// Called between two steps, and before time passes because all threads wait.
     pub watch: Option<Watch>,
     /// Called if a thread panics or all wait for ever; does not return.
     pub fail: fn(&str) -> !,
 }
 
-/// Steps between two calls, and the function to call.
-pub type Watch = (u64, Box<dyn FnMut()>);
+/// Steps between two calls, and the function to call: with whether all threads wait.
+pub type Watch = (u64, Box<dyn FnMut(bool)>);
 
 /// Result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -219,6 +219,15 @@ impl World {
                 drop(inner);
                 self.fail(&format!("all threads wait for ever: {}", self.waits()));
             };
+            // A thread that wakes without reason was counted as one that sleeps.
+            if time > self.now.get()
+                && inner.spurious == 0
+                && let Some((_, watch)) = &mut *self.watch.borrow_mut()
+            {
+                drop(inner);
+                watch(true);
+                inner = self.inner.borrow_mut();
+            }
             self.now.set(self.now.get().max(time));
             inner.fire(self.now.get());
         }
@@ -258,7 +267,7 @@ impl World {
         if let Some((every, watch)) = &mut *self.watch.borrow_mut()
             && steps.is_multiple_of(*every)
         {
-            watch();
+            watch(false);
         }
         if next != current {
             self.suspend();
