@@ -89,11 +89,7 @@ class FleetSession(RunView):
             if current is None or not is_here or current[0] != number:
                 is_next = current is not None and is_here and current[0] + 1 == number
                 self._go_to(number, rank, world_size, is_next=is_next)
-                try:
-                    current = number, self._taken()
-                except BaseException:
-                    self._hold(None)
-                    raise
+                current = number, self._taken()
                 self._hold(current)
             batch = current[1]
             # Consumers take fields out of it.

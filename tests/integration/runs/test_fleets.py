@@ -109,6 +109,26 @@ def test_a_loop_goes_on_at_the_step_that_was_asked_for(folder):
         assert loader.epoch == 1
 
 
+def test_a_loop_goes_on_at_the_step_that_failed(folder):
+    whole = steps_of(fleet(folder))
+    for steps in ([5], [4, 5], [4, 7], [6, 2]):
+        fails = []
+
+        def transform(batch, fails=fails):
+            if fails:
+                raise InterruptedError(fails.pop())
+            return batch
+
+        loader = fleet(folder, transform=transform)
+        for step in steps[:-1]:
+            loader.at(step, rank=1, world_size=3)
+        fails.append("once")
+        with pytest.raises(InterruptedError):
+            loader.at(steps[-1], rank=1, world_size=3)
+        assert loader.step == steps[-1]
+        assert steps_of(loader) == whole[steps[-1] :]
+
+
 def test_what_is_asked_again_is_held_and_nothing_is_read(folder):
     loader = fleet(folder)
     place = {"rank": 1, "world_size": 3}
