@@ -448,3 +448,17 @@ def test_weights_add_up_to_the_step(folder):
             assert sum(m.weight for m in members) == pytest.approx(world_size)
             rows.append(np.array(asked_rows))
     assert all(np.array_equal(rows[at], rows[at % 2]) for at in range(len(rows)))
+
+
+def test_weights_of_a_loop_are_those_of_the_batches_taken(folder):
+    members = [
+        fleet(folder, drop_last=False, rank=rank, world_size=5) for rank in range(5)
+    ]
+    weights = set()
+    for batches in zip(*members, strict=True):
+        counts = [sum(token >= 0 for token in first_tokens(each)) for each in batches]
+        expected = np.array(counts) * 5 / sum(counts)
+        found = [member.weight for member in members]
+        np.testing.assert_allclose(found, expected)
+        weights.add(tuple(found))
+    assert len(weights) > 1  # Of the last step they are others.

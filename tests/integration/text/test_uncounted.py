@@ -2,11 +2,14 @@
 
 import itertools
 import json
+import multiprocessing
 import pickle
 from collections import Counter, defaultdict
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from hypothesis import given, settings
@@ -127,6 +130,37 @@ def test_passes_are_shuffled_anew(stream):
         every_row = [(block, row) for block in range(20) for row in range(5)]
         assert sorted(dealt[0]) == sorted(dealt[1]) == every_row
         assert dealt[0] != dealt[1]
+
+
+def test_rows_of_a_block_are_shuffled_anew_in_each_pass(tmp_path):
+    table = pa.table({"text": [make_text(row) for row in range(40)]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    loader = open_loader(pf.parquet(tmp_path / "a.parquet", column="text"))
+    batches = itertools.islice(loader, 400)
+    tokens = [batch["input_ids"][0].tolist() for batch in batches]
+    found = documents(itertools.chain(*tokens))
+    first, second = found[:40], found[40:80]
+    assert sorted(first) == sorted(second) != second
+    assert first != second
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork")
+def test_a_forked_child_reads_with_threads_of_its_own(stream):
+    batches = iter(open_loader(stream))
+    [*itertools.islice(batches, 5)]
+    ours, theirs = multiprocessing.Pipe()
+
+    def rest():
+        return [batch["input_ids"].tolist() for batch in itertools.islice(batches, 99)]
+
+    context = multiprocessing.get_context("fork")
+    child = context.Process(target=lambda: theirs.send(rest()), daemon=True)
+    child.start()
+    try:
+        assert ours.poll(60), "the child waits for threads that it does not have"
+        assert ours.recv() == rest()
+    finally:
+        child.kill()
 
 
 @settings(max_examples=12)

@@ -161,6 +161,11 @@ def test_states_of_others_are_refused(folder, stream):
         (open_loader(stream), states[0], "states of all ranks"),
         (open_loader(stream, 1, 2), states[0], "load the state of this rank"),
         (open_loader(stream), [states[0], states[0]], "two of the states"),
+        (
+            open_loader(stream, 1, 2),
+            states[0] | {"num_lanes": 1, "lanes": "[[0,0,0,0,0]]"},
+            "reads one at least",
+        ),
         (open_loader(stream), [states[0], ahead.state_dict()], "one step"),
         (open_loader(stream, seed=6), states, "seed: the state has 5"),
         (open_loader(texts), states, "dataset: the state"),

@@ -216,11 +216,7 @@ impl Engine {
     /// held. `outside` is how many batches the consumer has, if that is known; `all_wait`
     /// is whether all threads wait, so that nobody is about to wake another.
     #[cfg(feature = "simulate")]
-    pub fn audit(
-        &self,
-        outside: Option<usize>,
-        all_wait: bool,
-    ) -> std::result::Result<(), String> {
+    pub fn audit(&self, outside: Option<usize>, all_wait: bool) -> std::result::Result<(), String> {
         let Some(state) = self.shared.peek() else {
             return Ok(());
         };

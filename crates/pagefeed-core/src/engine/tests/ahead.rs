@@ -44,6 +44,11 @@ fn two_batches_wait_and_one_more_after_each_that_was_late_among_many_in_time() {
         late();
         take(1, expected);
     }
+    // One more is asked for once, until that one was finished, too.
+    for _ in 0..2 {
+        engine.shared.lock().wait_after_many(false);
+    }
+    take(1, 6);
 }
 
 #[test]
@@ -88,5 +93,26 @@ fn as_many_batches_as_are_assembled_are_planned_after_them() {
             std::thread::sleep(Duration::from_millis(1));
         }
         assert_eq!(num_finished(&engine), finished);
+    }
+}
+
+#[test]
+fn larger_batches_are_fewer_ahead() {
+    let source = Arc::new(Formula {
+        in_flight: 1,
+        ..Formula::default()
+    });
+    let engine = Engine::new(source, config(1, 1 << 20, TokenType::I64)).unwrap();
+    for (rows, finished) in [(ROWS, 20), (200, 3)] {
+        for page in 0..40 {
+            let batch_rows = Some(rows);
+            let plan = first_tokens(&[page]);
+            engine.submit(Plan { batch_rows, ..plan }).unwrap();
+        }
+        while engine.shared.lock().num_idle_fetchers == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(num_finished(&engine), finished);
+        engine.clear().unwrap();
     }
 }
