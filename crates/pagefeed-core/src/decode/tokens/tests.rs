@@ -1,7 +1,6 @@
 use super::*;
 use crate::Kind;
 use crate::decode::tests::{LIST, Random, Rows, encode_lists, leaf, list_leaf, random_rows, shred};
-use crate::limits::limit_pages;
 
 const WIDE: &str = "optional group tokens (LIST) { repeated group list {
     optional int64 element; } }";
@@ -102,24 +101,6 @@ fn a_null_token_is_an_error_that_names_its_row() {
     let error = decode_tokens(&mut opener, &run, None, &leaf).unwrap_err();
     assert_eq!(error.kind(), Kind::Unsupported);
     assert!(error.message().contains("row 2 "), "{error}");
-}
-
-#[test]
-fn a_page_of_more_tokens_than_fit_is_refused() {
-    let rows = vec![Some(vec![Some(5); 3000])];
-    let leaf = list_leaf();
-    let encoded = encode_lists(&rows, &leaf, &[5], &mut Random(7));
-    let run = encoded.run(&rows, 0, encoded.pages.len());
-    let decoded = || {
-        let page = decode_tokens(&mut PageOpener::default(), &run, None, &leaf);
-        page.map(|page| page.tokens.len())
-            .map_err(|error| error.kind())
-    };
-    assert_eq!(decoded(), Ok(3000));
-    // Those of the dictionary fit.
-    limit_pages(100);
-    assert_eq!(decoded(), Err(Kind::Limit));
-    limit_pages(usize::MAX);
 }
 
 #[test]

@@ -35,23 +35,25 @@ fn a_plan_wakes_all_threads_that_have_a_page_to_fetch() {
         ..Formula::default()
     });
     let engine = engine(&source, 1 << 20);
-    let wait_until = |what: &dyn Fn() -> bool| {
+    let comes = |what: &dyn Fn() -> bool| {
         let begin = Instant::now();
-        while !what() {
-            assert!(begin.elapsed() < LONG, "threads are not woken");
+        while !what() && begin.elapsed() < LONG {
             std::thread::sleep(Duration::from_millis(1));
         }
+        what()
     };
-    wait_until(&|| {
+    let all_sleep = || {
         let state = engine.shared.lock();
         (state.num_idle, state.num_idle_fetchers) == (2, 8)
-    });
+    };
+    assert!(comes(&all_sleep));
     // No page is there before all are asked for: nobody ends who could wake another.
     source.is_held.store(true, Ordering::Relaxed);
     engine.submit(first_tokens(&[0, 1, 2, 3])).unwrap();
     engine.submit(first_tokens(&[4, 5, 6, 7])).unwrap();
-    wait_until(&|| source.fetching.lock().unwrap().0 == 8);
+    let are_fetched = comes(&|| source.fetching.lock().unwrap().0 == 8);
     source.is_held.store(false, Ordering::Relaxed);
+    assert!(are_fetched, "threads are not woken");
     (0..2).for_each(|_| drop(next(&engine).unwrap()));
 }
 
