@@ -315,6 +315,20 @@ def test_a_deleted_key_is_in_no_batch_and_is_erased_from_a_run(tmp_path):
     assert tokens_of(then.erase(snapshot=now)) - {0} == tokens_of(now)
 
 
+def test_a_commit_deletes_its_own_rows_by_position_alone(tmp_path):
+    """It replaces a row that is deleted by its key, and whatever comes after it."""
+    log, before = web(tmp_path, range(3))
+    values = {ID: [1, 9], TOKENS: [[1], [9]]}
+    file = written(values, {ID: "id", TOKENS: "tokens"})
+    file = file._replace(path=log.write(file, "data"))
+    by_key = written({ID: [1]}, {ID: "id"}, keys=(ID,))
+    by_position = Written(positions([(file.path, 1)]))
+    log.commit([file], deletes=[by_key, by_position])
+    delete_ids(log, [7])
+    left = left_in(pf.iceberg(log.metadata, column="tokens"))
+    assert left == {(before.path, 0), (before.path, 2), (file.path, 0)}
+
+
 def tokens_of(dataset: Any) -> set[int]:
     loader = pf.Loader(dataset, sequences=pf.Windows(4, tail="drop"), batch_size=1)
     return {

@@ -418,6 +418,13 @@ def test_places_are_kept_beside_the_index(folder, tmp_path, caplog):
             data = data_of(folder, cache_dir=tmp_path).erase(where="id == 41")
             loader_of(data, pf.Windows(64))
     assert not [r for r in caplog.records if "erased" in r.message]
+    # Those of other rows are others.
+    found, expected = (
+        loader_of(data.erase(where="id == 150"), pf.Windows(64), fields=("input_ids",))
+        for data in (data_of(folder, cache_dir=tmp_path), data_of(folder))
+    )
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one["input_ids"], other["input_ids"])
 
 
 def test_rows_that_are_left_are_read_a_page_at_a_time(folder, monkeypatch):

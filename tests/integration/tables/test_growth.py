@@ -1,6 +1,7 @@
 """Data that grew between a save and a load: what remained comes as it would have."""
 
 import itertools
+import os
 import pickle
 from collections import Counter
 from collections.abc import Iterable
@@ -28,8 +29,10 @@ def tokens_in(found: list[list[list[int]]]) -> set[int]:
 
 @pytest.mark.parametrize("name", ["z.parquet", "0.parquet", "b0.parquet"])
 def test_what_remained_comes_first(tmp_path, name):
-    for number, old in enumerate(["a.parquet", "b.parquet", "c.parquet"]):
+    # They are older than the next one, and keep the order of their names.
+    for number, old in enumerate(["b.parquet", "a.parquet", "c.parquet"]):
         add_file(tmp_path, old, 100 * number)
+        os.utime(tmp_path / old, (number, number))
     before = folder_loader(tmp_path)
     expected = batches(before)
     before = folder_loader(tmp_path)

@@ -396,3 +396,15 @@ def test_rows_that_go_on_in_the_next_page_keep_their_blocks(tmp_path):
         numbers = np.arange(4)
         first = [each.first_sequence(numbers).tolist() for each in blocks]
         assert first[0] == first[1]
+
+
+def test_keys_of_a_column_are_not_those_of_another(tmp_path):
+    rows = rows_table(0, 60, other=pa.array(range(60, 0, -1), pa.int64()))
+    write_delta(tmp_path / "web", [rows])
+    for key in ("id", "other"):
+        web: Any = pf.delta(
+            tmp_path / "web", column="tokens", key=key, cache_dir=tmp_path / "cache"
+        )
+        pf.Loader(web, sequences=CUTS["windows"], batch_size=1)  # It keeps them.
+        found = web.table.past.keys_of(web.index)
+        assert found.tolist() == rows[key].to_pylist()
