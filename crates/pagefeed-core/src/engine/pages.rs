@@ -478,4 +478,18 @@ mod tests {
         table.begin_load(first.unwrap());
         assert_eq!(table.next_load(), Some((4, next)));
     }
+
+    #[test]
+    fn neighbours_are_of_the_same_epoch() {
+        let mut table = PageTable::default();
+        let mut enter = |page, epoch| {
+            let slot = table.enter(PageKey { page, epoch }, None, &Nothing);
+            table.add_use(slot, 1);
+            slot
+        };
+        let next: Vec<Slot> = [0, 1].map(|epoch| enter(11, epoch)).into();
+        for (epoch, slot) in (0..).zip(next) {
+            assert_eq!(table.absent_after(PageKey { page: 10, epoch }), Some(slot));
+        }
+    }
 }

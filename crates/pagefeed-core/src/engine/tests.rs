@@ -59,6 +59,10 @@ struct Formula {
     in_flight: usize,
     /// Consecutive pages that lie in one file, if not only one.
     file_pages: u64,
+    /// Stored bytes of a page, if not ten.
+    stored: Option<usize>,
+    /// Pages that were announced.
+    announced: Mutex<Vec<u64>>,
     /// Pages of each fetch.
     fetched: Mutex<Vec<Vec<u64>>>,
     /// Pages that cannot be fetched.
@@ -126,8 +130,15 @@ impl PageSource for Formula {
     fn entry(&self, page: u64) -> PageEntry {
         PageEntry {
             file: (page / self.file_pages.max(1)) as usize,
-            ..PageEntry::new(10, num_tokens(page) as usize * 8 + 16)
+            ..PageEntry::new(
+                self.stored.unwrap_or(10),
+                num_tokens(page) as usize * 8 + 16,
+            )
         }
+    }
+
+    fn will_need(&self, page: u64) {
+        self.announced.lock().unwrap().push(page);
     }
 }
 

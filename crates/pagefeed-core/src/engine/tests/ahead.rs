@@ -116,3 +116,19 @@ fn larger_batches_are_fewer_ahead() {
         engine.clear().unwrap();
     }
 }
+
+#[test]
+fn every_page_is_announced_ahead_of_its_load() {
+    let source = Arc::new(Formula::default());
+    let config = config(1, 1 << 20, TokenType::I64);
+    let engine = Engine::new(source.clone(), config).unwrap();
+    for page in 0..600 {
+        engine.submit(first_tokens(&[page])).unwrap();
+    }
+    (0..600).for_each(|_| drop(next(&engine).unwrap()));
+    let mut announced = source.announced.lock().unwrap().clone();
+    announced.sort_unstable();
+    announced.dedup();
+    // But those that are loaded at once.
+    assert!(announced.len() > 560, "{}", announced.len());
+}

@@ -94,6 +94,21 @@ fn planned_neighbours_of_a_file_are_fetched_together() {
 }
 
 #[test]
+fn pages_of_many_bytes_are_not_fetched_together() {
+    let source = Arc::new(Formula {
+        in_flight: 1,
+        file_pages: 8,
+        stored: Some(400 << 10),
+        ..Formula::default()
+    });
+    let engine = engine(&source, 1 << 24);
+    engine.submit(first_tokens(&[0, 1, 2, 3, 4])).unwrap();
+    drop(next(&engine).unwrap());
+    let fetched = source.fetched.lock().unwrap();
+    assert_eq!(*fetched, [vec![0, 1], vec![2, 3], vec![4]]);
+}
+
+#[test]
 fn fetching_together_keeps_to_order_and_budget() {
     let source = Arc::new(Formula {
         in_flight: 5,
