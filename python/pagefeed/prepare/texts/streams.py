@@ -107,15 +107,37 @@ def line_blocks(
         more, problem = read_some(
             stream, min(max(size, len(left)), most + size - len(left))
         )
+        end_in_more = 0
+        if problem is None and not is_passed:
+            end_in_more = _end_of_block(left, more, at, end, size, most)
+        if end_in_more:  # As the next round would find, with a copy less.
+            yield at, b"".join((left, memoryview(more)[:end_in_more]))
+            at, left = at + len(left) + end_in_more, more[end_in_more:]
+            continue
         left += more
         if more and problem is None:
             continue
-        if not is_passed:  # Keep what came before the damage.
-            whole = len(left) if problem is None else left.rfind(b"\n") + 1
-            yield from _not_too_long(at, left[:whole], most)
-        if problem is not None:
-            raise problem
+        yield from _rest(at, b"" if is_passed else left, problem, most)
         return
+
+
+def _end_of_block(
+    left: bytes, more: bytes, at: int, end: int | None, size: int, most: int
+) -> int:
+    """Return where a block ends in ``more``, which follows ``left``; 0 if none does."""
+    num_bytes = len(left) + len(more)
+    is_block = size <= num_bytes <= most and (end is None or at + num_bytes < end)
+    return more.rfind(b"\n") + 1 if is_block else 0
+
+
+def _rest(
+    at: int, left: bytes, problem: OSError | None, most: int
+) -> Iterator[tuple[int, bytes | None]]:
+    """Yield the last lines of a stream; of a damaged one, those before the damage."""
+    whole = len(left) if problem is None else left.rfind(b"\n") + 1
+    yield from _not_too_long(at, left[:whole], most)
+    if problem is not None:
+        raise problem
 
 
 def _last_end(left: bytes, at: int, end: int | None, size: int, most: int) -> int:
