@@ -18,8 +18,9 @@ import numpy as np
 import pagefeed as pf
 from bench_balance import write_lengths
 from pagefeed.balance import SequenceCosts
-from pagefeed.core._base import finished, gathered
+from pagefeed.core._base import finished
 from pagefeed.core.batches import make_run
+from pagefeed.core.run import gathered
 
 Array = np.ndarray[Any, Any]
 DOCUMENTS = pf.Documents([], max_length=8192)
@@ -67,7 +68,7 @@ class Data:
         cursor = run.at(run.beginning(epoch))
         end, begin, size = cursor.end or 0, cursor.start, run.step_sequences
         whole = range(begin, begin + (end - begin) // size * size)
-        found = finished(gathered(cursor.at(whole)))
+        found = finished(gathered(cursor.at(whole))).numbers
         return found.reshape(-1, run.batch_size, run.world_size)
 
 
@@ -230,7 +231,9 @@ def mixtures(folder: Path, seeds: int) -> None:
             found = small.steps(
                 seed, 0, data=mixed, batch_size=4, world_size=8, balance=balance
             ).ravel()
-            is_small = small.run.dataset_of(found) == small.run.names.index("small")
+            is_small = small.run.index.dataset_of(found) == small.run.names.index(
+                "small"
+            )
             shares.append(float(is_small.mean()))
             repeated += int(is_small.sum()) - len(np.unique(found[is_small]))
         print(

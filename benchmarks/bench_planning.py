@@ -24,6 +24,7 @@ from pagefeed.core.batches.feeds import Feed
 from pagefeed.core.batches.iteration import Iteration
 from pagefeed.core.batches.plan import BatchPlan, plan_batches
 from pagefeed.core.order import Shuffle
+from pagefeed.core.run import Sequences
 from pagefeed.core.sequences import AnyIndex
 
 LENGTH = 2048
@@ -45,7 +46,7 @@ class NoEngine:
     def next_batch(self) -> None:
         """Return no batch."""
 
-    def clear(self) -> None:
+    def clear(self, *, keep_pages: bool = False) -> None:
         """Forget nothing."""
 
     def stats(self) -> dict[str, Any]:
@@ -63,9 +64,9 @@ class NoFeed(Feed):
         """Return what does nothing."""
         return NoEngine()
 
-    def plan(self, sequences: np.ndarray) -> BatchPlan:
+    def plan(self, sequences: Sequences) -> BatchPlan:
         """Plan batches."""
-        return plan_batches(self._index, sequences, BATCH_SIZE)
+        return plan_batches(self._index, sequences.reshape(-1), BATCH_SIZE)
 
     def batch(self, delivered: Any) -> dict[str, Any]:
         """Make nothing."""

@@ -20,8 +20,8 @@ The core turns rows into batches in five steps, and each has one interface here:
 4. A **run** says what is delivered. A :class:`Run` stays the same while a loader
    iterates, a :class:`Cursor` is a position in it, and a :class:`LoaderState` is that
    position as a few integers. ``cursor.route`` says which positions a rank gets at
-   which step. A room adds its own data to states as a :class:`StatePart`, registered as
-   ``"state part NAME"``.
+   which step, and ``cursor.at`` which :class:`Sequences` are at positions. A room adds
+   its own data to states as a :class:`StatePart`, registered as ``"state part NAME"``.
 5. A **feed** makes batches: :class:`Feed`. Its ``plan`` turns sequences into a
    :class:`BatchPlan` for the engine, its ``batch`` turns what the engine delivers into
    a :data:`Batch`. A cut whose ``feed`` returns None uses the feed of tokens.
@@ -75,6 +75,7 @@ from pagefeed.core.run import (
     Origin,
     Route,
     Run,
+    Sequences,
     Slot,
     StatePart,
     Step,
@@ -120,6 +121,7 @@ __all__ = [
     "Segments",
     "SequenceIndex",
     "SequenceLayout",
+    "Sequences",
     "Slot",
     "Source",
     "SourceKind",

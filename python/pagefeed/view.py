@@ -27,6 +27,7 @@ from pagefeed.core.batches import (
 )
 from pagefeed.core.dataset import Dataset, check_dataset, known_vocab_size
 from pagefeed.core.ranks import resolve_threads
+from pagefeed.core.run import Sequences
 from pagefeed.core.sequences import Cut, SequenceIndex, check_sequences
 from pagefeed.errors import InvalidArgumentError, OutOfRangeError
 
@@ -131,7 +132,8 @@ class SequenceView:
         Raises:
             OutOfRangeError: If there is no such sequence.
         """
-        plan = plan_batches(self._sequences, self._checked(numbers), 1)
+        sequences = Sequences(self._checked(numbers))
+        plan = plan_batches(self._sequences, sequences, 1)
         with self._engine.alone() as engine:
             engine.submit(plan)
             try:

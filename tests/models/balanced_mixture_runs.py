@@ -13,7 +13,8 @@ from models.machines import SIZES
 from models.mixture_runs import FAR, MAX_STEPS, MixtureMachine, mixture_loader
 from models.run_model import RunModel
 from models.runs import BALANCED, rows_of_file
-from pagefeed.core._base import finished, gathered
+from pagefeed.core._base import finished
+from pagefeed.core.run import gathered
 from pagefeed.run import LoaderState
 
 NUM_POSITIONS = 16 * FAR
@@ -36,7 +37,7 @@ class BalancedTimeline:
         run = mixture_loader(FAR, **BALANCED[order]).view().run
         begin = LoaderState.from_dict(state)
         sequences = finished(gathered(run.at(begin).at(range(NUM_POSITIONS))))
-        known, which = np.unique(sequences, return_inverse=True)
+        known, which = np.unique(sequences.numbers, return_inverse=True)
         firsts = [self.first_token(run, int(one)) for one in known.tolist()]
         self.tokens = [firsts[one] for one in which.tolist()]
 

@@ -15,7 +15,8 @@ import pagefeed as pf
 from made.numbered import numbered_loader
 from models.mixture_runs import mixture_loader
 from models.runs import numbered
-from pagefeed.core.run import Run, Step
+from pagefeed.core._base import finished
+from pagefeed.core.run import Run, Step, gathered
 from pagefeed.run import LoaderState
 
 CUTS = [
@@ -61,8 +62,7 @@ def order_of(run: Run, epoch: int) -> list[int]:
     cursor = run.at(run.beginning(epoch))
     end = cursor.start + (MOST_STEPS + 2) * 51
     positions = range(cursor.start, min(end, cursor.end or end))
-    found = [each for each in cursor.at(positions) if each is not None]
-    order: list[int] = np.concatenate(found).tolist()
+    order: list[int] = finished(gathered(cursor.at(positions))).numbers.tolist()
     return order
 
 

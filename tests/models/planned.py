@@ -26,7 +26,8 @@ from models.dealing import dealt
 from models.mixture_runs import FAR, MAX_STEPS, ROWS, mixture_loader
 from models.run_model import RunModel
 from models.runs import folder, infilled, numbered
-from pagefeed.core.run import Run
+from pagefeed.core._base import finished
+from pagefeed.core.run import Run, gathered
 from pagefeed.run import LoaderState
 
 SHUFFLES = [*made.shuffles.SHUFFLES, pf.Shuffle(window=20, passes=2)]
@@ -185,14 +186,14 @@ def order_of_mixture(setting: Setting, state: LoaderState) -> list[int]:
 
 def joined(parts: Iterator[Any]) -> list[int]:
     """What is found in parts, and nothing in between."""
-    found = np.concatenate([part for part in parts if part is not None])
+    found = finished(gathered(parts)).numbers
     return [int(one) for one in found]
 
 
 def check_lanes(run: Run, order: list[int], num_lanes: int) -> None:
     """Each lane takes the next of its own from each dataset, epoch after epoch."""
     numbers = np.array(order)
-    datasets = run.dataset_of(numbers)
+    datasets = run.index.dataset_of(numbers)
     lanes = np.arange(len(order)) % num_lanes
     for number, index in enumerate(run.indexes):
         size = index.num_sequences

@@ -9,6 +9,7 @@ import pagefeed as pf
 from pagefeed.balance import Dealing
 from pagefeed.core._base import finished
 from pagefeed.core.order import derive_key
+from pagefeed.core.run import Sequences
 
 RNG = np.random.default_rng(7)
 TOKENS = pf.Balance.parse("tokens")
@@ -25,7 +26,7 @@ class Drawn:
 
     def reading(self, positions):
         yield
-        return self.permutation[positions]
+        return Sequences(self.permutation[positions])
 
 
 def lengths(count):
@@ -37,14 +38,14 @@ def steps(costs, balance, ranks, batch_size, epoch):
     """Sequences of an epoch's steps: [steps, batch_size, ranks]."""
     key, size = derive_key(epoch, "tested"), len(costs)
     dealing = Dealing(
-        Drawn(size, derive_key(key, "order")),
+        Drawn(size, derive_key(key, "order")).reading,
         balance=balance,
         key=key,
         costs=lambda sequences: costs[sequences],
         ranks=ranks,
         divisions=size,
     )
-    found = finished(dealing.reading(np.arange(size)))
+    found = finished(dealing.reading(np.arange(size))).numbers
     whole = size // (ranks * batch_size) * ranks * batch_size
     return found[:whole].reshape(-1, batch_size, ranks)
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pagefeed as pf
-from pagefeed.core._base import finished, gathered
+from pagefeed.core._base import finished
+from pagefeed.core.run import gathered
 from pagefeed.mixture import MixtureCursor
 
 SIZES = {"small": 1000, "large": 6000, "tiny": 20}
@@ -65,7 +66,7 @@ def delivered(made, begin=None, count=None, *, balanced=True):
     end = cursor.end if count is None else cursor.start + count
     positions = range(cursor.start, end or 0)
     found = cursor.at(positions) if balanced else cursor.unbalanced(positions)
-    return finished(gathered(found))
+    return finished(gathered(found)).numbers
 
 
 @pytest.mark.parametrize("name", BALANCES)
@@ -98,10 +99,10 @@ def test_epochs_of_datasets_are_delivered_as_without_balance(parts, name):
     )
     run = made.view().run
     for number, part in enumerate(run.names):
-        of_part = run.dataset_of(found) == number
-        drawn, expected = found[of_part], before[run.dataset_of(before) == number]
+        of_part = run.index.dataset_of(found) == number
+        drawn, expected = found[of_part], before[run.index.dataset_of(before) == number]
         if part == "tiny":  # Too short to be balanced: nothing is moved.
-            assert (found[run.dataset_of(before) == number] == expected).all()
+            assert (found[run.index.dataset_of(before) == number] == expected).all()
         for rows in (drawn, expected):  # A lane may be ahead by one.
             epochs = len(rows) // SIZES[part or ""]
             for epoch in range(epochs):
@@ -184,7 +185,7 @@ def test_runs_that_go_on_in_other_sizes_lose_and_repeat_nothing(
 def test_counters_tell_what_was_delivered(parts, name):
     made = loader(parts, {"small": 0.3, "large": 0.7}, BALANCES[name], max_steps=60)
     run = made.view().run
-    dataset, names = run.dataset_of(delivered(made)), list(run.names)
+    dataset, names = run.index.dataset_of(delivered(made)), list(run.names)
     begin, size = run.beginning(0), run.step_sequences
     skipping = begin.skipping(run.at(begin).route, [3, 4, 11])
     for state, gone in ((begin, []), (skipping, [3, 4, 11])):

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 import pagefeed as pf
 from made.shuffles import PAGES
 from models.released import write_dataset
+from pagefeed.core._base import finished
+from pagefeed.core.run import gathered
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 
 Make = Callable[[int, int], pf.Loader]
@@ -151,9 +153,8 @@ def ahead(loader: pf.Loader) -> list[int]:
         # The next epoch is balanced for the ranks that begin it.
         size = loader.num_sequences
         stop = min(stop, (track.start // size + 1) * size)
-    parts = track.at(range(track.start, stop))
-    found = [part for part in parts if part is not None]
-    return [int(one) for part in found for one in part]
+    found = finished(gathered(track.at(range(track.start, stop))))
+    return [int(one) for one in found.numbers]
 
 
 def batches(loader: pf.Loader) -> list[list[list[int]]]:

@@ -6,15 +6,17 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from pagefeed.balance.balance import Balance, deal
-from pagefeed.core._base import Int64Array, distinct, finished
+from pagefeed.core._base import Int64Array, UInt32Array, distinct, finished
 from pagefeed.core.order import Costs, Ordered
+from pagefeed.core.run import Sequences, joined
 
 __all__ = ["NEVER", "BalancedOrder", "Dealing", "Division"]
 
@@ -33,11 +35,8 @@ MOST_DEALT = 1 << 17
 """Sequences of several ranks that are dealt at once, about."""
 
 
-class Reading(Protocol):
-    """An order that finds sequences by their positions."""
-
-    def reading(self, positions: Int64Array) -> Generator[None, None, Int64Array]:
-        """Find the sequences at rising positions, in short steps."""
+Reading: TypeAlias = Callable[[Int64Array], Generator[None, None, Sequences]]
+"""Function that finds the sequences at rising positions, in short steps."""
 
 
 class Division(NamedTuple):
@@ -63,7 +62,7 @@ class _Stretch:
     """Row of each rank; -1 if it is not dealt yet."""
     put: Int32Array
     """New slot of each old slot of a rank: [ranks dealt, slots]."""
-    dealt: Int64Array
+    dealt: Sequences
     """Sequence at each new slot of a rank: [ranks dealt, slots]."""
 
 
@@ -74,7 +73,7 @@ class Dealing:
     a position, one stretch of its rank is dealt.
 
     Args:
-        order: The order that is balanced.
+        order: Finds the sequences of the order that is balanced.
         balance: How long stretches and buckets are.
         key: Key of this epoch.
         costs: Function that returns the costs of sequences.
@@ -93,7 +92,7 @@ class Dealing:
         ranks: int,
         divisions: Callable[[int], Division] | int,
     ) -> None:
-        self._order = order
+        self._find = order
         self._key = key
         self._costs = costs
         self._ranks = ranks
@@ -108,28 +107,24 @@ class Dealing:
         self._divisions: list[Division] = []
         self._cache: OrderedDict[int, _Stretch] = OrderedDict()
 
-    def reading(self, positions: npt.ArrayLike) -> Generator[None, None, Int64Array]:
-        """Find the sequences at positions, in steps of a few milliseconds.
-
-        Returns:
-            int64 [positions].
-        """
+    def reading(self, positions: npt.ArrayLike) -> Generator[None, None, Sequences]:
+        """Find the sequences at positions, in steps of a few milliseconds."""
         if isinstance(positions, range):
             if positions.step > 0 and positions.step % self._apart == 0:
                 return (yield from self._reading_rank(positions))
             # NumPy would take one by one.
             positions = np.arange(positions.start, positions.stop, positions.step)
         wanted = np.asarray(positions, dtype=np.int64).ravel()
-        sequences = np.empty(len(wanted), dtype=np.int64)
+        parts = []
         for stretch, which, rank, slot in self._groups(wanted):
             yield from self._deal(stretch, rank)
-            sequences[which] = stretch.dealt[stretch.row[rank], slot]
+            parts.append((which, stretch.dealt[stretch.row[rank], slot]))
             yield
-        return sequences
+        return Sequences.placed(len(wanted), parts)
 
-    def _reading_rank(self, positions: range) -> Generator[None, None, Int64Array]:
+    def _reading_rank(self, positions: range) -> Generator[None, None, Sequences]:
         """Find the sequences of one rank, of which each stretch holds some in a row."""
-        sequences = np.empty(len(positions), dtype=np.int64)
+        parts = []
         step, done = positions.step // self._apart, 0
         while done < len(positions):
             position = positions[done]
@@ -140,10 +135,10 @@ class Dealing:
             slot = (position - stretch.begin) // self._apart
             some = stretch.dealt[stretch.row[rank], slot::step]
             end = min(done + len(some), bisect_left(positions, stretch.end))
-            sequences[done:end] = some[: end - done]
+            parts.append((slice(done, end), some[: end - done]))
             done = end
             yield
-        return sequences
+        return Sequences.placed(len(positions), parts)
 
     def moved(self, before: Int64Array) -> Int64Array:
         """Return the new positions of sequences at positions of the given order."""
@@ -201,8 +196,8 @@ class Dealing:
         begin, end = self.borders(position)
         stretch = self._cache.pop(begin, None)
         if stretch is None:
-            put, dealt = np.empty((0, 0), np.int32), np.empty((0, 0), np.int64)
-            row = np.full(self._apart, -1)
+            row, put = np.full(self._apart, -1), np.empty((0, 0), np.int32)
+            dealt = Sequences.placed(put.shape, [])
             stretch = _Stretch(begin, end, self._division(begin), row, put, dealt)
         self._cache[begin] = stretch
         cached = sum(stored.put.size for stored in self._cache.values())
@@ -225,16 +220,17 @@ class Dealing:
         """Deal the sequences of some ranks together."""
         first = np.sort(stretch.begin + (ranks - stretch.begin) % self._apart)
         every = self._turns(stretch, first)
-        sequences, costs = np.empty_like(every), np.empty(len(every))
+        parts, costs = [], np.empty(len(every))
         for at in range(0, len(every), AT_ONCE):
             some = slice(at, at + AT_ONCE)
-            sequences[some] = yield from self._order.reading(every[some])
+            parts.append((yield from self._find(every[some])))
             yield
-            costs[some] = self._costs(sequences[some])
+            costs[some] = self._costs(parts[-1].numbers)
             yield
+        sequences = joined(parts)
         division, balance = stretch.division, self._balance
-        put, dealt = deal(
-            sequences,
+        put, numbers = deal(
+            sequences.numbers,
             costs,
             None if division.stays is None else division.stays(every),
             first=first,
@@ -243,9 +239,10 @@ class Dealing:
             balance=balance,
             equal=balance.equal_of(max(1, division.epoch // self._size)),
         )
+        dealt = Sequences(numbers, _epochs_dealt(sequences.epochs, put))
         stretch.row[first % self._apart] = len(stretch.put) + np.arange(len(first))
         if len(stretch.put):
-            put, dealt = _below(stretch.put, put), _below(stretch.dealt, dealt)
+            put, dealt = _below(stretch, put, dealt)
         stretch.put, stretch.dealt = put, dealt
         yield
 
@@ -260,8 +257,12 @@ class Dealing:
         return turns[: int(np.searchsorted(turns, stretch.end))]
 
 
-class BalancedOrder(Dealing, Ordered):
+class BalancedOrder(Ordered):
     """The order of an epoch, rearranged so that ranks are balanced.
+
+    Args:
+        order: The order.
+        **settings: The other arguments of :class:`Dealing`.
 
     Example:
         >>> from pagefeed.core.order import EpochOrder, Shuffle
@@ -278,25 +279,50 @@ class BalancedOrder(Dealing, Ordered):
         [3, 7]
     """
 
-    _order: Ordered
+    def __init__(self, order: Ordered, **settings: Any) -> None:
+        self._order = order
+        self._dealing = Dealing(partial(_found, order), **settings)
 
     def begin(self) -> Iterator[None]:
         """Prepare the first use, in short steps."""
         return self._order.begin()
 
+    def reading(self, positions: npt.ArrayLike) -> Generator[None, None, Int64Array]:
+        """Find the sequences at positions, in steps of a few milliseconds."""
+        return (yield from self._dealing.reading(positions)).numbers
+
     def positions(self, units: npt.ArrayLike) -> Int64Array:
         """Return the positions of sequences: the inverse of :meth:`at`."""
-        return self.moved(self._order.positions(units))
+        return self._dealing.moved(self._order.positions(units))
 
 
-Numbers = TypeVar("Numbers", Int32Array, Int64Array)
+def _found(order: Ordered, at: Int64Array) -> Generator[None, None, Sequences]:
+    """Find the sequences of an order, which is of one epoch."""
+    return Sequences((yield from order.reading(at)))
 
 
-def _below(upper: Numbers, lower: Numbers) -> Numbers:
-    """Return ``upper`` with the rows of ``lower`` below it, padded to equal width."""
-    width = max(upper.shape[1], lower.shape[1])
-    rows = [
-        np.pad(rows_of, ((0, 0), (0, width - rows_of.shape[1])))
-        for rows_of in (upper, lower)
-    ]
-    return np.concatenate(rows)
+def _epochs_dealt(epochs: UInt32Array | None, put: Int32Array) -> UInt32Array | None:
+    """Return the epoch in each new slot: uint32 [ranks, slots].
+
+    Args:
+        epochs: Epochs of the sequences, turn after turn of the ranks.
+        put: New slot of each: [ranks, slots].
+    """
+    if epochs is None:
+        return None
+    slot, rank = np.divmod(np.arange(len(epochs)), len(put))
+    dealt = np.zeros(put.shape, dtype=np.uint32)
+    dealt[rank, put[rank, slot]] = epochs
+    return dealt
+
+
+def _below(
+    upper: _Stretch, put: Int32Array, dealt: Sequences
+) -> tuple[Int32Array, Sequences]:
+    """Return the slots of a stretch with those of more ranks below, of equal width."""
+    ranks, slots = upper.put.shape
+    shape = ranks + len(put), max(slots, put.shape[1])
+    at = np.s_[:ranks, :slots], np.s_[ranks:, : put.shape[1]]
+    both = np.zeros(shape, dtype=np.int32)
+    both[at[0]], both[at[1]] = upper.put, put
+    return both, Sequences.placed(shape, zip(at, (upper.dealt, dealt), strict=True))

@@ -16,7 +16,6 @@ from pagefeed.core.sequences import (
     PackedIndex,
     SequenceIndex,
     WindowIndex,
-    numbers_of,
     stored_numbers,
 )
 from pagefeed.errors import InvalidArgumentError
@@ -148,7 +147,6 @@ class SequenceCosts:
         self, arrays: Sequence[CheckedArray | None], sequences: Int64Array
     ) -> Float64Array:
         """Return numbers of sequences; 0 for datasets that have none."""
-        sequences = numbers_of(sequences)
         if len(arrays) == 1 and arrays[0] is not None:
             return arrays[0][sequences].astype(np.float64)
         dataset = self._index.dataset_of(sequences)

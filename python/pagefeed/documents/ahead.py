@@ -9,9 +9,9 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from pagefeed.core._base import Int64Array, check_flag, check_positive
+from pagefeed.core._base import check_flag, check_positive
 from pagefeed.core.batches import Batch, BatchPlan, Feed, LoaderSettings, ProcessEngine
-from pagefeed.core.run import Run
+from pagefeed.core.run import Run, Sequences
 from pagefeed.documents.document_feed import DocumentFeed
 from pagefeed.errors import DataError, InvalidArgumentError
 
@@ -269,7 +269,7 @@ class DecodingFeed(Feed):
         super().close()
         self._feed.close()
 
-    def plan(self, sequences: Int64Array) -> BatchPlan:
+    def plan(self, sequences: Sequences) -> BatchPlan:
         """Plan batches in the order of ``sequences``."""
         return self._feed.plan(sequences)
 

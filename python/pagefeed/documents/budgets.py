@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed import _core
-from pagefeed.contract import Cursor, Slot, Step
+from pagefeed.contract import Cursor, Sequences, Slot, Step
 from pagefeed.core._base import CheckedArray, Int64Array, distinct, joined_ranges, lazy
 from pagefeed.core.dataset import Spans
 from pagefeed.core.sequences import (
@@ -278,17 +278,17 @@ def num_documents(cursor: Cursor, sequences: Iterable[int]) -> int:
     return sum(len(cursor.run.documents_of(sequence)) for sequence in real)
 
 
-def document_in(cursor: Cursor, step: Step, row: int) -> tuple[int, int]:
-    """Return the sequence of a row of this rank's batch, and the row's index in it.
+def document_in(cursor: Cursor, step: Step, row: int) -> tuple[Sequences, int]:
+    """Return the one sequence of a row of this rank's batch, and the row in it.
 
     Raises:
         InvalidArgumentError: If there is no such step or row.
     """
-    before = 0
-    for sequence in cursor.sequences_in(step).tolist():
+    before, own = 0, cursor.sequences_in(step)
+    for at, sequence in enumerate(own.numbers.tolist()):
         count = num_documents(cursor, [sequence])
         if before <= row < before + count:
-            return sequence, row - before
+            return own[at : at + 1], row - before
         before += count
     if not before:
         raise InvalidArgumentError(f"step={step}, row={row} is padding")
@@ -312,4 +312,4 @@ def _rows_before(cursor: Cursor, slot: Slot) -> int:
         return 0
     route = replace(cursor.route, rank=slot.rank)
     sequences = cursor.sequences_of(route, route.index_of(Step(slot.step)))
-    return num_documents(cursor, sequences[: slot.row].tolist())
+    return num_documents(cursor, sequences.numbers[: slot.row].tolist())

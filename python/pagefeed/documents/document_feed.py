@@ -20,8 +20,8 @@ from pagefeed.core.batches import (
     ProcessEngine,
 )
 from pagefeed.core.dataset import Dataset, FolderColumn, PageIndex
-from pagefeed.core.run import NO_SEQUENCE, Run
-from pagefeed.core.sequences import Segments, epochs_of, numbers_of
+from pagefeed.core.run import NO_SEQUENCE, Run, Sequences
+from pagefeed.core.sequences import Segments
 from pagefeed.core.wiring import provided
 from pagefeed.documents.budgets import DocumentBatchIndex
 from pagefeed.documents.document_index import RowCut
@@ -133,15 +133,14 @@ class DocumentFeed(EngineFeed):
         }
         self._engine = ProcessEngine(partial(_core.Engine, config))
 
-    def plan(self, sequences: Int64Array) -> BatchPlan:
+    def plan(self, sequences: Sequences) -> BatchPlan:
         """Plan batches in the order of ``sequences``; ``NO_SEQUENCE`` is a null row."""
-        num_batches, num_rows = sequences.shape
-        sequences = sequences.reshape(-1)
-        slots = np.flatnonzero(sequences != NO_SEQUENCE)
-        given = sequences[slots]
-        documents = self._run.index.documents_of(numbers_of(given))
+        num_batches, num_rows = sequences.numbers.shape
+        slots = np.flatnonzero(sequences.numbers != NO_SEQUENCE)
+        given = sequences.reshape(-1)[slots]
+        documents = self._run.index.documents_of(given.numbers)
         rows, dataset, which, are_left = documents
-        slots, epochs = slots[which], epochs_of(given)[which]
+        slots = slots[which]
         if self._takes_batches:
             # A sequence is a batch; the rows of those of a step follow each other.
             batch = slots // num_rows
@@ -152,9 +151,9 @@ class DocumentFeed(EngineFeed):
         page, row = self._cells(rows[are_left], dataset)
         num_columns = self._num_columns
         epoch = None
-        if self._is_infilled.any():
-            epoch = np.where(self._is_infilled[dataset], epochs[are_left][:, None], 0)
-            epoch = epoch.reshape(-1).astype(np.uint32)
+        if given.epochs is not None:
+            epochs = given.epochs[which][are_left][:, None]
+            epoch = np.where(self._is_infilled[dataset], epochs, 0).reshape(-1)
         columns = np.arange(num_columns, dtype=np.uint32)
         return BatchPlan(
             segments=Segments(

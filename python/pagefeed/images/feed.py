@@ -17,11 +17,12 @@ from pagefeed.contract import (
     Feed,
     LoaderSettings,
     Run,
+    Sequences,
     provided,
 )
 from pagefeed.core._base import Int64Array, format_bytes
 from pagefeed.core.batches import ProcessEngine, make_converter
-from pagefeed.core.sequences import Segments, numbers_of
+from pagefeed.core.sequences import Segments
 from pagefeed.errors import DataError, InvalidArgumentError, PagefeedWarning
 from pagefeed.images.columns import images_of, pyarrow
 from pagefeed.images.engine import Delivered, ImageEngine, ImagePlan
@@ -96,11 +97,11 @@ class ImageFeed(Feed):
         """Return the number of the dataset of each row of a batch."""
         return self._tokens.dataset_ids(batch, of_sequences)
 
-    def plan(self, sequences: Int64Array) -> ImagePlan:
-        """Plan batches of ``sequences``: int64 [batches, rows]."""
-        positions = np.flatnonzero(sequences.reshape(-1) != NO_SEQUENCE)
-        numbers = numbers_of(sequences.reshape(-1)[positions])
-        documents = self._run.index.documents_of(numbers)
+    def plan(self, sequences: Sequences) -> ImagePlan:
+        """Plan batches of ``sequences``: [batches, rows]."""
+        numbers = sequences.numbers.reshape(-1)
+        positions = np.flatnonzero(numbers != NO_SEQUENCE)
+        documents = self._run.index.documents_of(numbers[positions])
         has, page, row_in_page = np.zeros((3, len(documents.row)), dtype=np.int64)
         pages_before = 0  # The engine numbers the pages of all datasets through.
         for member, dataset in self._datasets.items():
@@ -125,7 +126,7 @@ class ImageFeed(Feed):
             ),
             num_batches=count,
         )
-        batch = positions[documents.which[chosen]] // sequences.shape[1]
+        batch = positions[documents.which[chosen]] // sequences.numbers.shape[1]
         ends = np.searchsorted(batch, np.arange(1, len(sequences)))
         rows = np.stack([documents.dataset, documents.row], axis=1)[chosen]
         tokens = vars(self._tokens.plan(sequences))

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed.balance import Dealing
-from pagefeed.core._base import Int64Array
-from pagefeed.core.run import LoaderState, Positions
+from pagefeed.core._base import Int64Array, finished
+from pagefeed.core.run import LoaderState, Positions, Sequences, gathered
 from pagefeed.mixture.course import Course
 
 __all__ = ["DatasetsIn", "counts_before", "datasets_in"]
@@ -40,7 +40,7 @@ class Counted(Protocol):
     def balanced(self) -> Dealing | None:
         """The dealing of sequences to ranks by cost; None without ``balance=``."""
 
-    def at(self, positions: Positions) -> Iterator[Int64Array | None]:
+    def at(self, positions: Positions) -> Iterator[Sequences | None]:
         """Yield the sequences at positions, some at a time; None while it plans."""
 
 
@@ -72,8 +72,8 @@ def datasets_in(at: Callable[[LoaderState], Counted]) -> DatasetsIn:
         cursor = at(state)
         names, run = cursor.course.schedule.names, cursor.run
         numbers = np.array([names.index(name) for name in run.names], dtype=np.int16)
-        chunks = [chunk for chunk in cursor.at(range(begin, end)) if chunk is not None]
-        of_run = run.dataset_of(np.concatenate(chunks))
+        found = finished(gathered(cursor.at(range(begin, end))))
+        of_run = run.index.dataset_of(found.numbers)
         return numbers[of_run]
 
     return of

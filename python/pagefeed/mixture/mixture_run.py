@@ -11,7 +11,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from pagefeed.balance import Balance, Dealing
-from pagefeed.core._base import Int64Array, gathered, lazy, logger
+from pagefeed.core._base import Int64Array, lazy, logger
 from pagefeed.core.order import NODE_BYTES, Ordered, derive_key
 from pagefeed.core.run import (
     MAX_HORIZON,
@@ -21,10 +21,12 @@ from pagefeed.core.run import (
     Positions,
     Route,
     Run,
+    Sequences,
     SequencesOf,
     Step,
     StepIndex,
     check_bound,
+    gathered,
 )
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.mixture.component import Component
@@ -101,7 +103,7 @@ class MixtureCursor(Cursor):
             self.course, ranks=begin.ranks, cuts=cuts_in(begin)
         )
         return Dealing(
-            self,
+            self.reading,
             balance=cast("Balance", balance),
             key=derive_key(begin.seed, begin.epoch, "mixture", "balance"),
             costs=self.run.costs,
@@ -184,18 +186,18 @@ class MixtureCursor(Cursor):
         largest = (shares / shares.sum(axis=1, keepdims=True)).max(axis=0)
         return dict(zip(schedule.names, largest.tolist(), strict=True))
 
-    def at(self, positions: Positions) -> Iterator[Int64Array | None]:
+    def at(self, positions: Positions) -> Iterator[Sequences | None]:
         """Yield the sequences at positions, some at a time; None while it plans."""
         if self.balanced is None:
             yield from self.unbalanced(positions)
         else:
             yield (yield from self.balanced.reading(positions))
 
-    def reading(self, positions: Positions) -> Generator[None, None, Int64Array]:
+    def reading(self, positions: Positions) -> Generator[None, None, Sequences]:
         """Find the sequences at rising positions, before ranks are balanced."""
         return gathered(self.unbalanced(positions))
 
-    def unbalanced(self, positions: Positions) -> Iterator[Int64Array | None]:
+    def unbalanced(self, positions: Positions) -> Iterator[Sequences | None]:
         """Yield the sequences before ranks are balanced."""
         begun = self.begin.epoch
         at_once = AT_ONCE // 4 if self.run.shuffle.in_order else AT_ONCE
@@ -205,16 +207,17 @@ class MixtureCursor(Cursor):
                 some = np.arange(some.start, some.stop, some.step)
             dataset, local = self.course.at(some)
             yield None
-            result = np.empty(len(dataset), dtype=np.int64)
+            parts = []
             for member in np.flatnonzero(np.bincount(dataset)).tolist():
                 which = np.flatnonzero(dataset == member)
                 component = self.course.schedule.components[member]
                 for epoch, now, offsets in component.by_epoch(local[which]):
                     ours, order = self._order(component, epoch)
                     sequences = yield from order.reading(offsets)
-                    result[which[now]] = self._numbered(ours, sequences, epoch, begun)
+                    numbered = self._numbered(ours, sequences, epoch, begun)
+                    parts.append((which[now], numbered))
                     yield None
-            yield result
+            yield Sequences.placed(len(dataset), parts)
 
     def local_sequences(self, dataset: int, local: Int64Array) -> Int64Array:
         """Return the sequences of one dataset at its local positions: int64 [local].

@@ -26,7 +26,6 @@ from pagefeed.core.sequences import (
     Segments,
     SequenceIndex,
     are_bundles,
-    numbers_of,
 )
 from pagefeed.documents import DocumentIndex
 from pagefeed.flat import FlatDataset, RecordColumn
@@ -166,8 +165,9 @@ def _stretch(cursor: Cursor, memory: int) -> tuple[Int64Array, Int64Array, int, 
     # A stretch that is most of the route would count what the other half brought.
     count = num_steps if 2 * wanted >= num_steps else wanted
     pieces = cursor.pieces((num_steps - count) // 2, count)
-    rows = [piece[piece >= 0] for piece in pieces if piece is not None]
-    sequences = numbers_of(np.concatenate([np.empty(0, dtype=np.int64), *rows]))
+    numbers = [piece.numbers for piece in pieces if piece is not None]
+    rows = [own[own >= 0] for own in numbers]
+    sequences = np.concatenate([np.empty(0, dtype=np.int64), *rows])
     piece = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
     return sequences, piece, ahead, count == num_steps
 

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed.balance import Balance, BalanceLike, SequenceCosts
-from pagefeed.core._base import Int64Array, finished, gathered
+from pagefeed.core._base import Int64Array, finished
 from pagefeed.core.batches import make_run
 from pagefeed.core.loader import Loader
 from pagefeed.core.order import Costs
-from pagefeed.core.run import Run
-from pagefeed.core.sequences import Cut, JoinedIndex, numbers_of
+from pagefeed.core.run import Run, gathered
+from pagefeed.core.sequences import Cut, JoinedIndex
 from pagefeed.documents import Documents
 from pagefeed.reports.sampling import check_counted
 
@@ -170,14 +170,13 @@ def _steps(run: Run, costs: Costs) -> _FirstSteps:
     if track.end is not None:
         count = min(count, (track.end - track.start) // size * size)
     sequences_at = track.at(range(track.start, track.start + count))
-    joined = finished(gathered(sequences_at))
-    sequences = joined.reshape(-1, run.batch_size, run.world_size)
-    return _FirstSteps(sequences, costs(joined).reshape(sequences.shape))
+    numbers = finished(gathered(sequences_at)).numbers
+    sequences = numbers.reshape(-1, run.batch_size, run.world_size)
+    return _FirstSteps(sequences, costs(numbers).reshape(sequences.shape))
 
 
 def _sources(index: JoinedIndex, sequences: Int64Array) -> Int64Array:
     """Return the dataset of a mixture, or the file of a dataset, of each sequence."""
-    sequences = numbers_of(sequences)
     if len(index.parts) > 1:
         return index.dataset_of(sequences)
     first = index.parts[0].file_first_sequence

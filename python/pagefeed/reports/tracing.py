@@ -128,7 +128,7 @@ def trace(
         try:
             origins = cursor.origins(asked, row_number)
             engine = single.engine()
-            engine.submit(single.plan(np.array([[sequence]])))
+            engine.submit(single.plan(sequence.reshape(1, 1)))
             try:
                 batch = single.batch(engine.next_batch())
             finally:

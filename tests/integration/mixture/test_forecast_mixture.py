@@ -12,6 +12,7 @@ import pytest
 import pagefeed as pf
 from made.numbered import LENGTH, write_numbered
 from pagefeed.cli import main
+from pagefeed.core.run import Sequences
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture import MixtureCursor
 from pagefeed.reports import Leg, forecast, plot_mixture, verify
@@ -130,9 +131,11 @@ def test_what_is_wrong_is_found(folder, monkeypatch):
 
     def repeated(
         track: MixtureCursor, positions: range | np.ndarray
-    ) -> Iterator[np.ndarray | None]:
+    ) -> Iterator[Sequences | None]:
         for part in sequences(track, positions):
-            yield part if part is None else np.where(part == 7, 8, part)
+            if part is not None:
+                part.numbers[part.numbers == 7] = 8
+            yield part
 
     monkeypatch.setattr(MixtureCursor, "at", repeated)
     [problem] = verify(loader).problems

@@ -13,6 +13,7 @@ import pytest
 import pagefeed as pf
 from pagefeed.balance import Dealing
 from pagefeed.cli import main
+from pagefeed.core.run import Sequences
 from pagefeed.errors import BalanceWarning, InvalidArgumentError, StateMismatchError
 from pagefeed.integrations.delivery import Delivery
 from pagefeed.reports import step_costs as step_costs_of
@@ -332,15 +333,14 @@ def test_metrics_deal_all_ranks_at_once_and_few_of_very_many(
 def test_very_many_ranks_that_share_a_stretch_deal_a_shorter_one():
     looked = []
 
-    class Found:
-        def reading(self, positions):
-            looked.append(len(positions))
-            yield
-            return positions
+    def found(positions):
+        looked.append(len(positions))
+        yield
+        return Sequences(positions)
 
     for ranks in (64, 1024, 4096):
         dealing = Dealing(
-            Found(),
+            found,
             balance=pf.Balance(attention=1, exact=True),
             key=b"1",
             costs=lambda sequences: (sequences % 7).astype(np.float64),

@@ -7,7 +7,8 @@ import pytest
 
 import pagefeed as pf
 from made import images
-from pagefeed.core._base import finished, gathered
+from pagefeed.core._base import finished
+from pagefeed.core.run import gathered
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.reports import order_statistics, step_costs
 
@@ -49,7 +50,8 @@ def costs_of(one: pf.Loader) -> np.ndarray:
     """What the sequences of an epoch cost, in their order, as the run has it."""
     run = one.view().run
     positions = range(one.num_sequences)
-    return run.costs(finished(gathered(run.at(run.initial).at(positions))))
+    found = finished(gathered(run.at(run.initial).at(positions)))
+    return run.costs(found.numbers)
 
 
 CUTS: dict[str, Any] = {

@@ -12,7 +12,7 @@ from pagefeed.core.batches.iteration import Iteration
 from pagefeed.core.order import EpochOrder
 from pagefeed.core.order.lists import BlockList
 from pagefeed.core.order.starts import Starts
-from pagefeed.core.run import DatasetCursor, DatasetRun
+from pagefeed.core.run import DatasetCursor, DatasetRun, Sequences
 from pagefeed.core.sequences import Segments
 
 
@@ -68,7 +68,7 @@ def test_pieces_of_a_plan_are_the_plan(token_files, monkeypatch, drop_last):
     run = loader.view().run
     cursor, index = run.at(run.beginning(0)), run.index
     count = len(loader) - 3
-    whole = plan_batches(index, cursor.sequences(3, count), 6)
+    whole = plan_batches(index, Sequences(cursor.sequences(3, count)), 6)
     parts = [part for part in cursor.pieces(3, count) if part is not None]
     assert sum(len(sequences) for sequences in parts) == 6 * count
     pieces = [plan_batches(index, sequences, 6) for sequences in parts]

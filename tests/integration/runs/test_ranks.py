@@ -20,8 +20,8 @@ from made.numbered import (
     numbered_loader,
     rows_of,
 )
+from pagefeed.core.run import NO_SEQUENCE
 from pagefeed.core.run.route import MOST_SEQUENCES, Slot, StepIndex
-from pagefeed.core.run.run import NO_SEQUENCE
 from pagefeed.errors import InvalidArgumentError
 
 WORLD_SIZES = (1, 2, 3, 4, 6, 8, 12, 48, 64, 100)

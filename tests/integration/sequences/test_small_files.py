@@ -12,6 +12,7 @@ import pytest
 import pagefeed as pf
 from made.shuffles import SHUFFLES
 from pagefeed.core.batches import plan_batches
+from pagefeed.core.run import Sequences
 from pagefeed.core.sequences import PackedIndex, are_bundles
 from pagefeed.core.sequences.sequence_index import bytes_of_pages
 from pagefeed.errors import PaddingWarning
@@ -119,7 +120,7 @@ def pages_of_first_batch(loader: pf.Loader) -> tuple[int, int]:
     """Pages, and bundles of pages, that the first batch is planned from."""
     run = loader.view().run
     sequences = run.at(run.beginning(0)).sequences(0, 1)
-    plan = plan_batches(run.index, sequences, loader.batch_size)
+    plan = plan_batches(run.index, Sequences(sequences), loader.batch_size)
     pages = np.unique(plan.segments.page)
     num_bundles = int(are_bundles(pages).sum())
     return len(pages) - num_bundles, num_bundles

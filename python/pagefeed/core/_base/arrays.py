@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -14,7 +14,6 @@ __all__ = [
     "UInt64Array",
     "distinct",
     "finished",
-    "gathered",
     "joined_ranges",
     "looked_up",
     "narrow_difference",
@@ -172,13 +171,3 @@ def finished(steps: Generator[object, None, Result]) -> Result:
             next(steps)
         except StopIteration as end:
             return end.value
-
-
-def gathered(parts: Iterable[Int64Array | None]) -> Generator[None, None, Int64Array]:
-    """Join arrays that are yielded between steps of other work, which yield None."""
-    arrays = [np.empty(0, dtype=np.int64)]
-    for array in parts:
-        if array is not None:
-            arrays.append(array)
-        yield
-    return np.concatenate(arrays)

@@ -18,7 +18,7 @@ from pagefeed.core.batches.formats import Batch, as_numpy, converted, make_conve
 from pagefeed.core.batches.plan import BatchPlan, plan_batches
 from pagefeed.core.batches.settings import LoaderSettings
 from pagefeed.core.dataset import Dataset, known_vocab_size
-from pagefeed.core.run import Run
+from pagefeed.core.run import Run, Sequences
 from pagefeed.core.sequences import AnyIndex, SequenceLayout
 from pagefeed.core.wiring import provided
 from pagefeed.errors import InvalidArgumentError
@@ -136,11 +136,11 @@ class Feed(ABC):
         self._engine.close()
 
     @abstractmethod
-    def plan(self, sequences: Int64Array) -> BatchPlan:
+    def plan(self, sequences: Sequences) -> BatchPlan:
         """Plan whole batches of ``sequences``, in their order.
 
         Args:
-            sequences: int64 [batches, rows]; ``NO_SEQUENCE`` leaves a row of padding.
+            sequences: [batches, rows]; ``NO_SEQUENCE`` leaves a row of padding.
         """
 
     @abstractmethod
@@ -253,9 +253,10 @@ class TokenFeed(EngineFeed):
             vocab_size=self._vocab_size,
         )
 
-    def plan(self, sequences: Int64Array) -> BatchPlan:
+    def plan(self, sequences: Sequences) -> BatchPlan:
         """Plan the token ranges of whole batches of ``sequences``, in their order."""
-        return plan_batches(self._index, sequences.reshape(-1), sequences.shape[1])
+        rows = sequences.numbers.shape[1]
+        return plan_batches(self._index, sequences.reshape(-1), rows)
 
     def batch(self, delivered: _core.Buffer) -> Batch:
         """Make a batch of its memory."""

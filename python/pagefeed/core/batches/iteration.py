@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pagefeed.core._base import Int64Array
 from pagefeed.core.batches.feeds import Feed
 from pagefeed.core.batches.run_view import AnyView, BatchIterator
-from pagefeed.core.run import NO_POSITION, NO_SEQUENCE, Cursor, Run
+from pagefeed.core.run import NO_POSITION, NO_SEQUENCE, Cursor, Run, Sequences
 from pagefeed.errors import CancelledError
 
 __all__ = ["Iteration", "dataset_ids", "steps_ahead"]
@@ -128,7 +128,7 @@ class Iteration:
         """Drop batches that were planned and not taken, to plan them again."""
         self._engine.clear(keep_pages=True)
         self._num_planned, self._is_planned = self.cursor.num_taken, False
-        self._made: tuple[Int64Array, int, Any] | None = None
+        self._made: tuple[Sequences, int, Any] | None = None
         self._dataset_ids = deque[npt.NDArray[np.int32]]()
         self._next_epoch: Iterator[None] = iter(())
         self._pieces = _pieces(
@@ -238,7 +238,7 @@ class Iteration:
             (piece, rows, plan), self._made = self._made, None
             self._engine.submit(plan)
             if self._tells_datasets:
-                datasets = dataset_ids(self.cursor.run, piece).astype(np.int32)
+                datasets = dataset_ids(self.cursor.run, piece.numbers).astype(np.int32)
                 self._dataset_ids.extend(datasets.reshape(-1, rows))
             self._num_planned += len(piece) // rows
             last = self._num_planned - 1
@@ -260,7 +260,7 @@ def dataset_ids(run: Run, sequences: Int64Array) -> Int64Array:
     Earlier data of a dataset, and data added to it, have the dataset's number.
     """
     numbers = [*map(run.names.index, run.names), NO_SEQUENCE]
-    return np.array(numbers)[run.dataset_of(sequences)]
+    return np.array(numbers)[run.index.dataset_of(sequences)]
 
 
 def _planned_each(cursor: Cursor) -> int:
@@ -270,7 +270,7 @@ def _planned_each(cursor: Cursor) -> int:
 
 def _pieces(
     cursor: Cursor, num_steps: int | None, chunk_steps: int, plan_bytes: int
-) -> Iterator[Int64Array | None]:
+) -> Iterator[Sequences | None]:
     """Yield the sequences of all steps that were not taken yet.
 
     Args:

@@ -9,14 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from pagefeed.core._base import Int64Array, UInt32Array, check_whole, distinct
-from pagefeed.core.run import NO_SEQUENCE, Cursor, Step
-from pagefeed.core.sequences import (
-    AnyIndex,
-    Bundles,
-    Segments,
-    epochs_of,
-    numbers_of,
-)
+from pagefeed.core.run import NO_SEQUENCE, Cursor, Sequences, Step
+from pagefeed.core.sequences import AnyIndex, Bundles, Segments
 from pagefeed.errors import InvalidArgumentError
 
 __all__ = ["BatchPlan", "Plan", "plan_batches", "plan_of_steps"]
@@ -39,30 +33,26 @@ class BatchPlan:
     """Rows of each batch; None for the number given to the engine."""
 
 
-def plan_batches(index: AnyIndex, sequences: Int64Array, batch_size: int) -> BatchPlan:
+def plan_batches(index: AnyIndex, sequences: Sequences, batch_size: int) -> BatchPlan:
     """Plan batches of the ``sequences`` of a dataset, in their order.
 
     Args:
         index: The sequences of the dataset.
-        sequences: int64 [batches * batch_size]; ``NO_SEQUENCE`` leaves a row of
-            padding.
+        sequences: [batches * batch_size]; ``NO_SEQUENCE`` leaves a row of padding.
         batch_size: Rows of a batch.
     """
-    places = (sequences != NO_SEQUENCE).nonzero()[0]
-    epochs = epochs_of(sequences)
-    tells_epochs = bool((epochs > 0).any())
-    numbers = numbers_of(sequences) if tells_epochs else sequences
-    if len(places) == len(sequences):
+    numbers, epochs = sequences.numbers, sequences.epochs
+    places = (numbers != NO_SEQUENCE).nonzero()[0]
+    if len(places) == len(numbers):
         segments = index.segments(numbers)
     else:
         segments = index.segments(numbers[places])
         segments = segments._replace(sequence=places[segments.sequence])
-    epoch = epochs[segments.sequence].astype(np.uint32) if tells_epochs else None
     has_bundles = index.layout.packing is not None and len(segments.page) > 0
     return BatchPlan(
         segments=segments,
         num_batches=len(sequences) // batch_size,
-        epoch=epoch,
+        epoch=None if epochs is None else epochs[segments.sequence],
         bundles=index.bundles(distinct(segments.page)) if has_bundles else None,
         batch_rows=batch_size,
     )
@@ -91,7 +81,7 @@ class Plan(NamedTuple):
 
 
 def plan_of_steps(
-    cursor: Cursor, make: Callable[[Int64Array], BatchPlan], steps: Iterable[int]
+    cursor: Cursor, make: Callable[[Sequences], BatchPlan], steps: Iterable[int]
 ) -> Plan:
     """Return the plan of some steps.
 
@@ -110,24 +100,27 @@ def plan_of_steps(
     found = [cursor.sequences_in(step) for step in numbers]
     sequences = _table(found, max(map(len, found)))
     made = make(sequences)
-    rows = made.batch_rows or sequences.shape[1]
+    rows = made.batch_rows or sequences.numbers.shape[1]
     if cursor.run.takes_batches:  # Each of their documents is a row.
-        found = [own[own != NO_SEQUENCE] for own in found]
-        each = ([*map(cursor.run.documents_of, own.tolist())] for own in found)
-        found = [np.repeat(o, [*map(len, e)]) for o, e in zip(found, each, strict=True)]
+        found = [_by_document(cursor, own.numbers) for own in found]
     return Plan(
         step=np.repeat(numbers, rows),
         row=np.tile(np.arange(rows), len(numbers)),
-        sequence=numbers_of(_table(found, rows).reshape(-1)),
+        sequence=_table(found, rows).numbers.reshape(-1),
         segments=made.segments,
         epoch=np.zeros_like(made.segments.row) if made.epoch is None else made.epoch,
         bundles=made.bundles,
     )
 
 
-def _table(lines: Sequence[Int64Array], width: int) -> Int64Array:
-    """Return sequences of steps as int64 [steps, width], filled up with padding."""
-    table = np.full((len(lines), width), NO_SEQUENCE)
-    for row, own in zip(table, lines, strict=True):
-        row[: len(own)] = own
-    return table
+def _by_document(cursor: Cursor, batches: Int64Array) -> Sequences:
+    """Return the sequence of each document; sequences are batches of documents."""
+    own = batches[batches != NO_SEQUENCE]
+    each = [len(cursor.run.documents_of(sequence)) for sequence in own.tolist()]
+    return Sequences(np.repeat(own, each))
+
+
+def _table(steps: Sequence[Sequences], width: int) -> Sequences:
+    """Return sequences of steps as [steps, width], filled up with padding."""
+    lines = (((row, slice(len(own))), own) for row, own in enumerate(steps))
+    return Sequences.placed((len(steps), width), lines)

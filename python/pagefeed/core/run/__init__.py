@@ -6,6 +6,7 @@ a state of a few integers, the route of a rank from there, and the coming sequen
 
 from pagefeed.core.run.dataset_order import DatasetOrder
 from pagefeed.core.run.dataset_run import DatasetCursor, DatasetRun, check_bound
+from pagefeed.core.run.delivered import NO_SEQUENCE, Sequences, gathered, joined
 from pagefeed.core.run.provenance import Origin
 from pagefeed.core.run.route import (
     MAX_HORIZON,
@@ -17,7 +18,7 @@ from pagefeed.core.run.route import (
     StepIndex,
     merge_ranges,
 )
-from pagefeed.core.run.run import NO_SEQUENCE, Cursor, Positions, Run, SequencesOf
+from pagefeed.core.run.run import Cursor, Positions, Run, SequencesOf
 from pagefeed.core.run.state import Grown, LoaderState
 from pagefeed.core.run.state_parts import (
     MAX_STATE_BYTES,
@@ -44,6 +45,7 @@ __all__ = [
     "Ranges",
     "Route",
     "Run",
+    "Sequences",
     "SequencesOf",
     "Slot",
     "StatePart",
@@ -51,6 +53,8 @@ __all__ = [
     "StepIndex",
     "check_bound",
     "check_same_run",
+    "gathered",
+    "joined",
     "merge_ranges",
     "reading_state",
 ]

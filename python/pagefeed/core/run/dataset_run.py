@@ -13,6 +13,7 @@ from pagefeed.core._base import Int64Array
 from pagefeed.core.dataset import Dataset, identity_of_data
 from pagefeed.core.order import Ordered
 from pagefeed.core.run.dataset_order import DatasetOrder
+from pagefeed.core.run.delivered import Sequences
 from pagefeed.core.run.run import Cursor, Positions, Run, SequencesOf
 from pagefeed.core.run.state import LoaderState
 from pagefeed.core.sequences import Cut, SequenceIndex
@@ -59,7 +60,7 @@ class DatasetCursor(Cursor):
         num_ranks = self.route.world_size
         return self.run.orders.ahead(self.begin, memory, num_ranks) // num_ranks
 
-    def at(self, positions: Positions) -> Iterator[Int64Array | None]:
+    def at(self, positions: Positions) -> Iterator[Sequences | None]:
         """Yield the sequences at rising positions, in parts.
 
         Yields None between other steps of work.

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from pagefeed.core._base import Int64Array
 from pagefeed.core.dataset import Dataset, Spans
-from pagefeed.core.sequences import SequenceIndex, epochs_of, numbers_of
+from pagefeed.core.sequences import SequenceIndex
 from pagefeed.errors import InvalidArgumentError
 
 __all__ = ["Origin", "origins_of_sequence", "sequences_of_document"]
@@ -40,20 +38,16 @@ class Origin:
 
 
 def origins_of_sequence(
-    dataset: Dataset, sequences: SequenceIndex, sequence: int
+    dataset: Dataset, sequences: SequenceIndex, sequence: int, epoch: int
 ) -> list[Origin]:
-    """Return where the tokens of a sequence come from, in their order.
-
-    If tokens differ between epochs, the sequence number includes the epoch, see
-    :func:`with_epoch`.
+    """Return where the tokens of a sequence come from in an epoch, in their order.
 
     Separators and special tokens of infilled documents have no origin. A document
     without tokens has one. The pages of the sequence are read, for the lengths of their
     rows.
     """
     layout, index = sequences.layout, dataset.index
-    asked, sources = np.array([sequence]), []
-    [sequence], [epoch] = numbers_of(asked).tolist(), epochs_of(asked).tolist()
+    sources = []
     for page, row, first, count, offset in zip(*sequences.parts(sequence), strict=True):
         first_own, end_own = map(layout.without_bos, (int(first), int(first + count)))
         num_bos = int(count) - (end_own - first_own)

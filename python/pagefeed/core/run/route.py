@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed.core._base import Int64Array, lazy
+from pagefeed.core.run.delivered import Sequences
 from pagefeed.errors import InvalidArgumentError
 
 __all__ = [
@@ -397,12 +398,12 @@ MOST_SEQUENCES = 1 << 13
 
 
 def in_pieces(
-    sequences: Int64Array, rows: int, planned_each: float, least: int, most: int
-) -> Iterator[Int64Array]:
+    sequences: Sequences, rows: int, planned_each: float, least: int, most: int
+) -> Iterator[Sequences]:
     """Yield the sequences of some steps in pieces that take little time to plan.
 
     Args:
-        sequences: int64 [steps * rows].
+        sequences: Sequences of whole steps.
         rows: Sequences of a step.
         planned_each: Items to plan per sequence.
         least: Sequences of a piece at least.

@@ -16,9 +16,10 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.core._base import Int64Array, finished, gathered, lazy
+from pagefeed.core._base import Int64Array, finished, lazy
 from pagefeed.core.dataset import Dataset
 from pagefeed.core.order import Balancing, Costs, Shuffle, derive_key
+from pagefeed.core.run.delivered import NO_SEQUENCE, Sequences, gathered
 from pagefeed.core.run.provenance import (
     Origin,
     origins_of_sequence,
@@ -34,20 +35,14 @@ from pagefeed.core.run.route import (
     in_pieces,
 )
 from pagefeed.core.run.state import LoaderState
-from pagefeed.core.sequences import (
-    Cut,
-    JoinedIndex,
-    SequenceIndex,
-    numbers_of,
-    with_epoch,
-)
+from pagefeed.core.sequences import Cut, JoinedIndex, SequenceIndex
 from pagefeed.core.wiring import provided, room
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 
-__all__ = ["NO_SEQUENCE", "Cursor", "Positions", "Run", "SequencesOf"]
+__all__ = ["Cursor", "Positions", "Run", "SequencesOf"]
 
-NO_SEQUENCE = -1
-"""Marks a row of padding."""
+MOST_EPOCHS = 1 << 21
+"""Epochs after which infilled documents are cut as before."""
 
 SequencesOf: TypeAlias = Sequence[tuple[int, Int64Array]]
 """Sequences by dataset: the number of the dataset, and numbers of its sequences."""
@@ -282,16 +277,6 @@ class Run(ABC):
         planned = sum(index.num_planned for index in self.indexes)
         return max(1.0, planned / max(1, self.num_sequences))
 
-    def dataset_of(self, sequences: Int64Array) -> Int64Array:
-        """Return the number of each sequence's dataset, -1 for padding: int64."""
-        numbers = numbers_of(sequences) if self.tells_epochs else sequences
-        return self.index.dataset_of(numbers)
-
-    @lazy
-    def tells_epochs(self) -> bool:
-        """Whether numbers of sequences contain the epoch, see :func:`with_epoch`."""
-        return any(data.index.is_infilled for data in self.datasets)
-
     def document_sequences(
         self, file: str, row: int
     ) -> list[tuple[int, Int64Array, int | None]]:
@@ -308,15 +293,18 @@ class Run(ABC):
 
     def documents_of(self, sequence: int) -> npt.NDArray[np.bool_]:
         """Return which documents of a batch were not erased: bool, in its order."""
-        dataset = int(self.dataset_of(np.array([sequence]))[0])
+        dataset = int(self.index.dataset_of(np.array([sequence]))[0])
         local = sequence - int(self.index.first_sequence[dataset])
         return self.indexes[dataset].documents_left(local)
 
-    def origins(self, sequence: int) -> list[Origin]:
-        """Return where the tokens of a sequence come from."""
-        n = int(self.dataset_of(np.array([sequence]))[0])
+    def origins(self, sequence: int, epoch: int = 0) -> list[Origin]:
+        """Return where the tokens of a sequence come from.
+
+        Infilled documents are rearranged anew in every ``epoch``.
+        """
+        n = int(self.index.dataset_of(np.array([sequence]))[0])
         local = sequence - int(self.index.first_sequence[n])
-        origins = origins_of_sequence(self.datasets[n], self.indexes[n], local)
+        origins = origins_of_sequence(self.datasets[n], self.indexes[n], local, epoch)
         return [replace(origin, dataset=self.names[n]) for origin in origins]
 
 
@@ -382,7 +370,7 @@ class Cursor(ABC):
         """Return how many sequences to plan, so that each page is used well."""
 
     @abstractmethod
-    def at(self, positions: Positions) -> Iterator[Int64Array | None]:
+    def at(self, positions: Positions) -> Iterator[Sequences | None]:
         """Yield the sequences at rising positions, in parts.
 
         Yields None while it works on the next part, at least every few milliseconds.
@@ -394,18 +382,16 @@ class Cursor(ABC):
 
     def _numbered(
         self, dataset: int, local: Int64Array, epoch: int, of_mixture: int = 0
-    ) -> Int64Array:
-        """Return sequences of a dataset, numbered among the sequences of all datasets.
-
-        If tokens of the dataset differ between epochs, the numbers include the epoch.
-        """
-        sequences: Int64Array = local + self.run.index.first_sequence[dataset]
+    ) -> Sequences:
+        """Return sequences of an epoch of a dataset, numbered among those of all."""
+        numbers: Int64Array = local + self.run.index.first_sequence[dataset]
         if not self.run.datasets[dataset].index.is_infilled:
-            return sequences
+            return Sequences(numbers)
         if of_mixture:  # In each of these the epochs of datasets begin anew.
             key = derive_key(of_mixture, "infill", epoch)
             epoch = int.from_bytes(key[:8], "little")
-        return with_epoch(sequences, epoch)
+        epochs = np.full(len(numbers), epoch % MOST_EPOCHS, dtype=np.uint32)
+        return Sequences(numbers, epochs)
 
     @abstractmethod
     def _prepare_epoch_after(self, position: int) -> Iterator[None]:
@@ -464,9 +450,9 @@ class Cursor(ABC):
         Returns:
             int64 [count * batch_size]; ``NO_SEQUENCE`` past the end of the iteration.
         """
-        return numbers_of(finished(self._found(first, count)))
+        return finished(self._found(first, count)).numbers
 
-    def sequences_in(self, step: Step) -> Int64Array:
+    def sequences_in(self, step: Step) -> Sequences:
         """Return the sequences of this rank's batch of a step, with their epochs.
 
         Raises:
@@ -484,21 +470,22 @@ class Cursor(ABC):
             return list(range(room("documents").num_documents(self, own)))
         return [row for row, sequence in enumerate(own) if sequence >= 0]
 
-    def row_at(self, step: Step, row: int) -> tuple[int, int]:
-        """Return the sequence of a row of this rank's batch, and the row in it.
+    def row_at(self, step: Step, row: int) -> tuple[Sequences, int]:
+        """Return the one sequence of a row of this rank's batch, and the row in it.
 
         Raises:
             InvalidArgumentError: If there is none: no such step or row, or padding.
         """
         if self.run.takes_batches:
-            document: tuple[int, int] = room("documents").document_in(self, step, row)
-            return document
+            found: tuple[Sequences, int]
+            found = room("documents").document_in(self, step, row)
+            return found
         sequences = self.sequences_in(step)
         if not 0 <= row < len(sequences):
             raise InvalidArgumentError(f"row={row} must lie below {len(sequences)}")
-        if sequences[row] == NO_SEQUENCE:
+        if sequences.numbers[row] == NO_SEQUENCE:
             raise InvalidArgumentError(f"step={step}, row={row} is padding")
-        return int(sequences[row]), 0
+        return sequences[row : row + 1], 0
 
     def origins(self, step: Step, row: int) -> list[Origin]:
         """Return the origins of the tokens in a row of a batch of this rank.
@@ -506,15 +493,17 @@ class Cursor(ABC):
         Raises:
             InvalidArgumentError: If there is none: no such step or row, or padding.
         """
-        sequence, document = self.row_at(step, row)
-        origins = self.run.origins(sequence)
+        found, document = self.row_at(step, row)
+        sequence = int(found.numbers[0])
+        epoch = 0 if found.epochs is None else int(found.epochs[0])
+        origins = self.run.origins(sequence, epoch)
         if self.run.takes_batches:
             *before, is_left = self.run.documents_of(sequence)[: document + 1].tolist()
             origins = origins[sum(before) :][: int(is_left)]
         return origins
 
-    def sequences_of(self, route: Route, index: StepIndex) -> Int64Array:
-        """Return the sequences of a step on a route, with their epochs: int64."""
+    def sequences_of(self, route: Route, index: StepIndex) -> Sequences:
+        """Return the sequences of a step on a route, with their epochs."""
         return finished(self._sequences_at(route.positions(index, 1)))
 
     def last_sequences(self, ranks: Sequence[int]) -> Int64Array:
@@ -526,7 +515,7 @@ class Cursor(ABC):
         routes = [replace(self.route, rank=rank) for rank in ranks]
         places = [route.positions(self.num_taken - 1, 1) for route in routes]
         # All together: balanced ranks are dealt at once.
-        return numbers_of(finished(self._sequences_at(np.stack(places))))
+        return finished(self._sequences_at(np.stack(places))).numbers
 
     def prepare_next_epoch(self, step: int) -> Iterator[None]:
         """Prepare the epoch after the one that a step begins in, in short steps.
@@ -542,11 +531,8 @@ class Cursor(ABC):
         most: int = MOST_SEQUENCES,
         *,
         is_begin: bool = False,
-    ) -> Iterator[Int64Array | None]:
+    ) -> Iterator[Sequences | None]:
         """Yield the sequences of steps, in pieces that are planned quickly.
-
-        If documents are infilled, the numbers include the epoch, see
-        :func:`with_epoch`.
 
         Args:
             first: First step.
@@ -564,7 +550,7 @@ class Cursor(ABC):
         least = (LEAST_SEQUENCES << is_begin) * len(run.datasets)
         yield from in_pieces(sequences, rows, run.documents_each, least, most)
 
-    def _found(self, first: int, count: int) -> Generator[None, None, Int64Array]:
+    def _found(self, first: int, count: int) -> Generator[None, None, Sequences]:
         """Find the sequences of steps, yielding every few milliseconds."""
         positions = self.route.progression(first, count)
         if positions is not None:
@@ -574,10 +560,9 @@ class Cursor(ABC):
             return gathered(self.at(wanted))
         return self._sequences_at(wanted)
 
-    def _sequences_at(self, positions: Int64Array) -> Generator[None, None, Int64Array]:
+    def _sequences_at(self, positions: Int64Array) -> Generator[None, None, Sequences]:
         """Find the sequences at positions in any order, or ``NO_POSITION``."""
         is_here = positions != NO_POSITION
         rising, which = np.unique(positions[is_here], return_inverse=True)
-        sequences = np.full(positions.shape, NO_SEQUENCE)
-        sequences[is_here] = (yield from gathered(self.at(rising)))[which]
-        return sequences
+        found = yield from gathered(self.at(rising))
+        return Sequences.placed(positions.shape, [(is_here, found[which])])

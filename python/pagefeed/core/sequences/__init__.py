@@ -6,13 +6,7 @@ grouped in blocks, each a few token ranges. The index does not depend on seed or
 """
 
 from pagefeed._names import name_as_imported
-from pagefeed.core.sequences.bundles import (
-    Bundles,
-    are_bundles,
-    epochs_of,
-    numbers_of,
-    with_epoch,
-)
+from pagefeed.core.sequences.bundles import Bundles, are_bundles
 from pagefeed.core.sequences.cut import Cut, Delivers, TokenCut, check_sequences
 from pagefeed.core.sequences.joined import AnyIndex, JoinedIndex
 from pagefeed.core.sequences.kept_numbers import (
@@ -62,13 +56,10 @@ __all__ = [
     "block_starts",
     "check_sequences",
     "document_lengths",
-    "epochs_of",
-    "numbers_of",
     "pack_lengths",
     "stored_counts",
     "stored_numbers",
     "sums_of_rows",
-    "with_epoch",
     "with_erased",
 ]
 

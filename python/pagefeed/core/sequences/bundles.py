@@ -1,9 +1,6 @@
-"""Numbers of segments and sequences: bundles, which are several pages as one; epochs.
+"""Numbers in segments: those of pages, and of bundles, which are several pages as one.
 
-The number in a segment is either that of a page, or the key of a bundle, which is
-larger than the number of any page. So segments are plain arrays. If documents are
-infilled, a sequence has different tokens in every epoch. A cursor then returns sequence
-numbers with the epoch in their upper bits, and a plan has a column of epochs.
+The key of a bundle is larger than the number of any page, so segments are plain arrays.
 """
 
 from __future__ import annotations
@@ -20,38 +17,8 @@ __all__ = [
     "Bundles",
     "are_bundles",
     "bundle_keys",
-    "epochs_of",
-    "numbers_of",
     "page_numbers",
-    "with_epoch",
 ]
-
-EPOCH_SHIFT = 40
-"""Bits of the number of a sequence; the bits above hold the epoch."""
-MOST_EPOCHS = 1 << 21
-"""Epochs after which infilled documents are cut as before."""
-
-
-def with_epoch(numbers: Int64Array, epoch: int) -> Int64Array:
-    """Return numbers of sequences with an epoch.
-
-    Example:
-        >>> found = with_epoch(np.array([7, 8]), 3)
-        >>> numbers_of(found).tolist(), epochs_of(found).tolist()
-        ([7, 8], [3, 3])
-    """
-    return numbers if epoch == 0 else numbers + (epoch % MOST_EPOCHS << EPOCH_SHIFT)
-
-
-def numbers_of(numbers: Int64Array) -> Int64Array:
-    """Return the numbers without their epochs. Negative numbers are unchanged."""
-    return np.where(numbers < 0, numbers, numbers & ((1 << EPOCH_SHIFT) - 1))
-
-
-def epochs_of(numbers: Int64Array) -> Int64Array:
-    """Return the epochs; -1 of negative numbers."""
-    return numbers >> EPOCH_SHIFT
-
 
 _FIRST_KEY = 1 << 62
 

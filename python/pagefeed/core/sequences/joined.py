@@ -82,7 +82,7 @@ class JoinedIndex:
         return sum(index.num_dropped_tokens for index in self.parts)
 
     def dataset_of(self, sequences: Int64Array) -> Int64Array:
-        """Return the dataset of each sequence: int64."""
+        """Return the dataset of each sequence, -1 for padding: int64."""
         return np.searchsorted(self.first_sequence, sequences, side="right") - 1
 
     def documents_of(self, sequences: Int64Array) -> DocumentsOf:

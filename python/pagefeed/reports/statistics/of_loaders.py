@@ -9,10 +9,11 @@ from typing import cast
 import numpy as np
 
 from pagefeed.balance import Balance, SequenceCosts
-from pagefeed.core._base import Int64Array, finished, gathered, lazy
+from pagefeed.core._base import Int64Array, finished, lazy
 from pagefeed.core.batches import make_run
 from pagefeed.core.loader import Loader
-from pagefeed.core.sequences import PackedRuns, numbers_of
+from pagefeed.core.run import gathered
+from pagefeed.core.sequences import PackedRuns
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture import MixtureCursor
 from pagefeed.reports.statistics.battery import findings
@@ -111,7 +112,7 @@ class _Loaded:
         start, end = cursor.start, cursor.end
         whole = MOST_STEPS if end is None else (end - start) // step
         positions = range(start, start + whole * step)
-        sequences = numbers_of(finished(gathered(cursor.at(positions))))
+        sequences = finished(gathered(cursor.at(positions))).numbers
         index, rank, _ = cursor.route.dealt(np.arange(positions.start, positions.stop))
         taken = Taken(sequences, index, rank)
         return self._documents(taken) if run.takes_batches else taken
