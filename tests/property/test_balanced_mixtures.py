@@ -60,13 +60,18 @@ def loader(parts, weights, balance, **options):
 
 def delivered(made, begin=None, count=None, *, balanced=True):
     """Sequences from a state on, to the end or so many, before ranks are balanced."""
+    return found_in(made, begin, count, balanced=balanced).numbers
+
+
+def found_in(made: Any, begin=None, count=None, *, balanced: bool) -> Any:
+    """The same, with the epochs for which they are read."""
     run = made.view().run
     cursor = run.at(run.beginning(0) if begin is None else begin)
     assert isinstance(cursor, MixtureCursor)
     end = cursor.end if count is None else cursor.start + count
     positions = range(cursor.start, end or 0)
     found = cursor.at(positions) if balanced else cursor.unbalanced(positions)
-    return finished(gathered(found)).numbers
+    return finished(gathered(found))
 
 
 @pytest.mark.parametrize("name", BALANCES)
@@ -79,7 +84,7 @@ def test_a_row_comes_once_an_epoch_and_shares_are_the_weights(parts, name, max_s
         found = delivered(made, count=3200)
         before = delivered(made, count=3200, balanced=False)
         number = made.view().run.names.index("small")
-        of = made.view().run.dataset_of
+        of = made.view().run.index.dataset_of
         small = found[of(found) == number]
         assert len(np.unique(small)) == len(small) > 900
         if max_steps is not None:
@@ -119,6 +124,27 @@ def test_a_run_ends_with_the_sequences_it_would_have(parts, name, stop):
     found, before = delivered(made), delivered(made, balanced=False)
     assert sorted(found) == sorted(before)
     assert (found != before).mean() > 0.9
+
+
+@pytest.mark.parametrize("name", ["attention", "exact"])
+@pytest.mark.parametrize("given", [range(200, 3000, 8), range(900, 950)])
+def test_epochs_of_infilled_documents_move_with_their_sequences(parts, name, given):
+    infill = pf.Infill(rate=0.5, prefix=1, middle=2, suffix=3)
+    both = parts | {"small": parts["small"].infill(infill)}
+    made = loader(both, {"small": 0.9, "large": 0.1}, BALANCES[name], max_steps=100)
+    found, before = (found_in(made, balanced=each) for each in (True, False))
+    assert (found.numbers != before.numbers).mean() > 0.9
+    epochs = [
+        sorted(zip(each.numbers.tolist(), each.epochs.tolist(), strict=True))
+        for each in (found, before)
+    ]
+    assert epochs[0] == epochs[1]
+    assert set(found.epochs.tolist()) == {0, 1, 2}
+    cursor = made.view().run.at(made.view().run.beginning(0))
+    some = finished(gathered(cursor.at(given)))
+    assert some.numbers.tolist() == found.numbers[given].tolist()
+    assert some.epochs is not None
+    assert some.epochs.tolist() == found.epochs[given].tolist()
 
 
 def test_nothing_moves_over_a_stage(parts):
