@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Self
 
 from pagefeed.core._base import check_whole
-from pagefeed.core.batches import Batch, Iteration, LoaderSettings, RunView
-from pagefeed.core.run import LoaderState, Step, StepIndex
+from pagefeed.core.batches import Batch, Iteration, LoaderSettings, Position, RunView
+from pagefeed.core.run import Cursor, LoaderState, Step, StepIndex
 from pagefeed.errors import CancelledError, InvalidArgumentError
 
 __all__ = ["FleetSession"]
@@ -17,6 +17,32 @@ __all__ = ["FleetSession"]
 MOVED_SEQUENCES = 1 << 10
 """Sequences to plan before the first batch after a change of rank or size. Plans are
 kept short, since data read ahead is lost when ranks change again."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FleetPosition(Position):
+    """The position of a rank that may change."""
+
+    rank: int | None
+    """The rank; None if it gets no batches."""
+    world_size: int
+    """Number of ranks."""
+    is_held: bool = False
+    """Whether the batch handed out last is not counted: another loop begins with it."""
+
+    def begin(self, state: LoaderState) -> Self:
+        """Return the position before an iteration that begins at a state."""
+        return replace(super().begin(state), is_held=False)
+
+    def at(self, state: LoaderState, **worker: int) -> Cursor:
+        """Return the cursor of the rank at a state."""
+        rank, world_size = self.rank, self.world_size
+        return self.run.at(state, rank=rank, world_size=world_size, **worker)
+
+    @property
+    def left(self) -> LoaderState:
+        """Where another loop begins if this one is left."""
+        return self.saved if self.is_held else super().left
 
 
 class FleetSession(RunView):
@@ -29,9 +55,16 @@ class FleetSession(RunView):
         settings: The settings of the loader, with a fleet.
     """
 
+    _position: FleetPosition
+
     def __init__(self, settings: LoaderSettings) -> None:
         super().__init__(settings)
-        self._take_place(settings.rank, settings.world_size)
+        self._position = FleetPosition(
+            run=self.run,
+            start=self._position.start,
+            rank=settings.rank,
+            world_size=settings.world_size,
+        )
         self._current: tuple[Step, Batch | None] | None = None
         """The step asked for last, and its batch; None if ranks may have changed since.
         """
@@ -44,8 +77,7 @@ class FleetSession(RunView):
 
         The rank is None if it gets no batches.
         """
-        position = self.position
-        return position.rank, position.world_size or self.settings.world_size
+        return self._position.rank, self._position.world_size
 
     def _take_place(self, rank: int | None, world_size: int) -> None:
         self._position = replace(self._position, rank=rank, world_size=world_size)
@@ -58,14 +90,14 @@ class FleetSession(RunView):
     def _hold(self, current: tuple[Step, Batch | None] | None) -> None:
         """Keep the step that was asked for: another loop begins with it."""
         self._current, is_held = current, current is not None
-        if self.position.is_held != is_held:  # The same one knows its first step.
+        if self._position.is_held != is_held:  # The same one knows its first step.
             self._position = replace(self._position, is_held=is_held)
 
     @property
     def weight(self) -> float:
         """Weight of the last batch, see :attr:`Loader.weight`."""
         current, running = self._current, self.position.running
-        if current is not None and self.position.rank is None:
+        if current is not None and self._position.rank is None:
             return 0.0
         if running is None or not (current or running.cursor.num_taken):
             raise InvalidArgumentError(
@@ -119,7 +151,7 @@ class FleetSession(RunView):
     def _taken(self) -> Batch | None:
         """Return the next batch, without counting it; None for who gets none."""
         running = self.position.running
-        if self.position.rank is None or running is None:
+        if self._position.rank is None or running is None:
             return None
         try:
             delivered = running.take()
@@ -137,9 +169,9 @@ class FleetSession(RunView):
         self._current = None
         super().go_on(state, is_new=is_new)
 
-    def _leave(self, move: Any, state: LoaderState) -> None:
+    def _leave(self, state: LoaderState, *, is_done: bool = False) -> None:
         self._current = None
-        super()._leave(move, state)
+        super()._leave(state, is_done=is_done)
 
     def reweight(self, weights: Mapping[str, float], anneal: int) -> None:
         """Mix with other weights from the step after the held one."""

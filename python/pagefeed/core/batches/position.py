@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Self
 
 from pagefeed.core._base import lazy
 from pagefeed.core.batches.iteration import Iteration
@@ -27,37 +28,28 @@ class Position:
     start: LoaderState
     """State in which the iteration begins or began. If a loaded state or a seek led to
     the end of an iteration, it stays at that end."""
-    rank: int | None = None
-    """Whose cursors are meant; None for the rank of the run."""
-    world_size: int | None = None
-    """Of how many ranks; None for those of the run."""
     running: Iteration | None = None
     """The loop; None until its first batch is asked for."""
     finished: LoaderState | None = None
     """The end of the iteration before, until another begins."""
     is_loaded: bool = False
     """Whether a state was loaded, and no iteration has begun since."""
-    is_held: bool = False
-    """Whether the batch handed out last is not counted: another loop begins with it."""
 
-    def begin(self, state: LoaderState) -> Position:
+    def begin(self, state: LoaderState) -> Self:
         """Return the position before an iteration that begins at a state."""
-        return Position(
-            run=self.run, start=state, rank=self.rank, world_size=self.world_size
-        )
+        return replace(self, start=state, running=None, finished=None, is_loaded=False)
 
-    def go_on(self, state: LoaderState, running: Iteration) -> Position:
+    def go_on(self, state: LoaderState, running: Iteration) -> Self:
         """Return the position of a loop that goes on at a state."""
         return replace(self.begin(state), running=running)
 
-    def done(self, state: LoaderState) -> Position:
+    def done(self, state: LoaderState) -> Self:
         """Return the position behind a loop: another iteration begins at a state."""
         return replace(self.begin(state), finished=self.now)
 
     def at(self, state: LoaderState, **worker: int) -> Cursor:
         """Return the cursor at a state, see :meth:`Run.at`."""
-        rank, world_size = self.rank, self.world_size
-        return self.run.at(state, rank=rank, world_size=world_size, **worker)
+        return self.run.at(state, **worker)
 
     @property
     def saved(self) -> LoaderState:
@@ -73,8 +65,6 @@ class Position:
     def left(self) -> LoaderState:
         """Where another loop begins if this one is left; a loaded end stays one."""
         running = self.running
-        if self.is_held:
-            return self.saved
         if running is None or running.is_new:
             return self.start
         run = self.run

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -305,16 +305,14 @@ class RunView(AnyView):
 
     def begin(self, state: LoaderState) -> None:
         """End the running loop; the next begins at ``state``."""
-        self._leave(Position.begin, state)
+        self._leave(state)
 
     def _end(self, running: Iteration) -> None:
         """Go on to the next epoch, all steps of this one taken."""
         if running is self.position.running:
-            self._leave(Position.done, self.run.after(self.position.now))
+            self._leave(self.run.after(self.position.now), is_done=True)
 
-    def _leave(
-        self, move: Callable[[Position, LoaderState], Position], state: LoaderState
-    ) -> None:
+    def _leave(self, state: LoaderState, *, is_done: bool = False) -> None:
         with self.lock:
             self._stop()
             if self._grown is not None:
@@ -322,7 +320,8 @@ class RunView(AnyView):
                 if not state.goes_on(self._grown[0]):
                     self._take_all()
                     state = self.run.beginning(state.epoch)
-            self._position = move(self._position, state)
+            move = self._position.done if is_done else self._position.begin
+            self._position = move(state)
 
     def _stop(self) -> None:
         """Stop the running loop, also if another thread takes its batches."""

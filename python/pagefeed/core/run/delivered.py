@@ -59,8 +59,7 @@ class Sequences:
         for which, part in parts:
             numbers[which] = part.numbers
             if part.epochs is not None:
-                if epochs is None:
-                    epochs = np.zeros(shape, dtype=np.uint32)
+                epochs = np.zeros(shape, np.uint32) if epochs is None else epochs
                 epochs[which] = part.epochs
         return cls(numbers, epochs)
 

@@ -477,9 +477,8 @@ class Cursor(ABC):
             InvalidArgumentError: If there is none: no such step or row, or padding.
         """
         if self.run.takes_batches:
-            found: tuple[Sequences, int]
-            found = room("documents").document_in(self, step, row)
-            return found
+            at: tuple[Sequences, int] = room("documents").document_in(self, step, row)
+            return at
         sequences = self.sequences_in(step)
         if not 0 <= row < len(sequences):
             raise InvalidArgumentError(f"row={row} must lie below {len(sequences)}")
