@@ -17,6 +17,7 @@ from pagefeed.core.run import (
     Grown,
     LoaderState,
     Run,
+    RunPosition,
 )
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.growth.grown_data import before_growth, before_rewriting, growth_parts
@@ -123,14 +124,14 @@ class GrownCursor(DatasetCursor):
         """Return the position of a state ahead, as this cursor counts them."""
         return self._first(state.epoch) + state.position
 
-    def _first(self, epoch: int) -> int:
+    def _first(self, epoch: int) -> RunPosition:
         size, whole = self.run.num_sequences, self.run.whole.num_sequences
         if self._is_behind:
-            return epoch * whole
+            return RunPosition(epoch * whole)
         num_behind = max(0, epoch - self.run.begun.epoch - 1)
-        return (epoch - num_behind) * size + num_behind * whole
+        return RunPosition((epoch - num_behind) * size + num_behind * whole)
 
-    def _epoch_of(self, position: int) -> int:
+    def _epoch_of(self, position: RunPosition) -> int:
         whole, following = self.run.whole.num_sequences, self.run.begun.epoch + 1
         if self._is_behind:
             return position // whole
@@ -154,7 +155,7 @@ class GrownCursor(DatasetCursor):
         whole = self.run.whole.initial
         return whole.num_lanes, whole.ranks
 
-    def _moved(self, state: LoaderState, position: int) -> LoaderState:
+    def _moved(self, state: LoaderState, position: RunPosition) -> LoaderState:
         moved, following = super()._moved(state, position), self.run.begun.epoch + 1
         if moved.epoch < following or self._is_behind:
             return moved

@@ -21,6 +21,7 @@ from pagefeed.core.run import (
     Positions,
     Route,
     Run,
+    RunPosition,
     Sequences,
     SequencesOf,
     Step,
@@ -261,11 +262,11 @@ class MixtureCursor(Cursor):
 
     def _prepare_epoch_after(
         self,
-        position: int,  # noqa: ARG002 - datasets begin theirs at their own time
+        position: RunPosition,  # noqa: ARG002 - datasets begin theirs at their own time
     ) -> Iterator[None]:
         yield from ()
 
-    def _moved(self, state: LoaderState, position: int) -> LoaderState:
+    def _moved(self, state: LoaderState, position: RunPosition) -> LoaderState:
         # Skipped positions behind the last step may have taken numbers of their own.
         most = self.run.mixture.max_steps
         step = state.step if most is None else min(state.step, most)

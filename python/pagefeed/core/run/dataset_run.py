@@ -14,6 +14,7 @@ from pagefeed.core.dataset import Dataset, identity_of_data
 from pagefeed.core.order import Ordered
 from pagefeed.core.run.dataset_order import DatasetOrder
 from pagefeed.core.run.delivered import Sequences
+from pagefeed.core.run.route import RunPosition
 from pagefeed.core.run.run import Cursor, Positions, Run, SequencesOf
 from pagefeed.core.run.state import LoaderState
 from pagefeed.core.sequences import Cut, SequenceIndex
@@ -67,7 +68,7 @@ class DatasetCursor(Cursor):
         """
         # One epoch after another: of short ones only two orders are kept.
         while len(positions):
-            epoch = self._epoch_of(int(positions[0]))
+            epoch = self._epoch_of(RunPosition(int(positions[0])))
             first = self._first(epoch)
             count = bisect_left(positions, self._first(epoch + 1))
             taken, positions = positions[:count], positions[count:]
@@ -81,7 +82,7 @@ class DatasetCursor(Cursor):
 
     def positions(self, sequences_of: SequencesOf, now: int) -> Int64Array:
         """Return the positions of sequences in the epoch of position ``now``: int64."""
-        epoch = self._epoch_of(now)
+        epoch = self._epoch_of(RunPosition(now))
         parts, first = self._parts(epoch), self.run.index.first_sequence
         places = [np.empty(0, dtype=np.int64)]
         for dataset, sequences in sequences_of:
@@ -100,12 +101,12 @@ class DatasetCursor(Cursor):
             num_lanes[which] = self._lanes(epoch)[0]
         return local % num_lanes, num_lanes
 
-    def _prepare_epoch_after(self, position: int) -> Iterator[None]:
+    def _prepare_epoch_after(self, position: RunPosition) -> Iterator[None]:
         epoch, end = self._epoch_of(position) + 1, self.end
         if end is None or self._first(epoch) < end:
             yield from self._order(epoch).begin()
 
-    def _moved(self, state: LoaderState, position: int) -> LoaderState:
+    def _moved(self, state: LoaderState, position: RunPosition) -> LoaderState:
         epoch = self._epoch_of(position)
         lanes, ranks = self._lanes(epoch)
         # A state of a later epoch does not tell the lanes and ranks of this one. Unless
@@ -120,11 +121,11 @@ class DatasetCursor(Cursor):
             sizes=state.sizes if is_usual else None,
         )
 
-    def _first(self, epoch: int) -> int:
+    def _first(self, epoch: int) -> RunPosition:
         """The first position of an epoch."""
-        return epoch * self.run.num_sequences
+        return RunPosition(epoch * self.run.num_sequences)
 
-    def _epoch_of(self, position: int) -> int:
+    def _epoch_of(self, position: RunPosition) -> int:
         return position // self.run.num_sequences
 
     def _parts(self, epoch: int) -> range:  # noqa: ARG002 - they are the same in all

@@ -20,6 +20,7 @@ __all__ = [
     "NO_POSITION",
     "Ranges",
     "Route",
+    "RunPosition",
     "Slot",
     "Step",
     "StepIndex",
@@ -39,6 +40,9 @@ Step = NewType("Step", int)
 
 StepIndex = NewType("StepIndex", int)
 """Index of a step among those of a route, which begins anywhere and skips steps."""
+
+RunPosition = NewType("RunPosition", int)
+"""Position as a cursor counts them: not that of a state, which begins at its epoch."""
 
 NEVER = 1 << 62
 """A position that is never reached."""
@@ -188,10 +192,10 @@ class Route:
         is_whole = self.end is None or not positions or positions[-1] < self.end
         return positions if is_whole else None
 
-    def position_after(self, num_taken: int) -> int:
+    def position_after(self, num_taken: int) -> RunPosition:
         """Return the position after ``num_taken`` steps of this process."""
         consumed = self._first_position(num_taken * self.num_workers)
-        return consumed if self.end is None else min(consumed, self.end)
+        return RunPosition(consumed if self.end is None else min(consumed, self.end))
 
     def step_after(self, num_taken: int) -> Step:
         """Return the step at which a process continues after ``num_taken`` steps."""

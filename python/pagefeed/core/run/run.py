@@ -30,6 +30,7 @@ from pagefeed.core.run.route import (
     MOST_SEQUENCES,
     NO_POSITION,
     Route,
+    RunPosition,
     Step,
     StepIndex,
     in_pieces,
@@ -394,11 +395,11 @@ class Cursor(ABC):
         return Sequences(numbers, epochs)
 
     @abstractmethod
-    def _prepare_epoch_after(self, position: int) -> Iterator[None]:
+    def _prepare_epoch_after(self, position: RunPosition) -> Iterator[None]:
         """Prepare the next epoch, unless the run ends before it."""
 
     @abstractmethod
-    def _moved(self, state: LoaderState, position: int) -> LoaderState:
+    def _moved(self, state: LoaderState, position: RunPosition) -> LoaderState:
         """Return a state of this epoch, or of a later one, moved to a position."""
 
     def lanes_of(self, positions: Int64Array) -> tuple[Int64Array, Int64Array]:
