@@ -43,7 +43,7 @@ LOOKS = {
     "tokenizer/row_text.py": 6,
     "tokenizer/sandbox.py": 1,
     "tokenizer/sources.py": 8,
-    # Python itself, types of Arrow and NumPy, tensors, outputs of models.
+    # Python itself, types of Arrow, NumPy and botocore, tensors, outputs of models.
     "_names.py": 2,
     "cli/__init__.py": 1,
     "core/_base/progress.py": 1,
@@ -51,6 +51,7 @@ LOOKS = {
     "core/dataset/folders.py": 1,
     "images/feed.py": 3,
     "prepare/teacher_rows.py": 3,
+    "remote/credentials/program.py": 1,
     "remote/remote_storage.py": 1,
     "reports/diagnosis.py": 1,
     "reports/smoke_test/learning.py": 1,

@@ -18,10 +18,15 @@ from servers.object_store import ACCESS_KEY, SECRET_KEY
 from servers.web_servers import Handler, WebServer, running
 
 ROLE = "arn:aws:iam::123456789012:role/reader"
-STS_FIELDS = """<Response><Result><Credentials>
+TOKEN = "tokenOfTheSession"
+STS_FIELDS = """<{action}Response xmlns="https://sts.amazonaws.com/doc/2011-06-15/">
+<{action}Result><Credentials>
 <AccessKeyId>{key}</AccessKeyId><SecretAccessKey>{secret}</SecretAccessKey>
 <SessionToken>{token}</SessionToken><Expiration>{expires}</Expiration>
-</Credentials></Result></Response>"""
+</Credentials></{action}Result></{action}Response>"""
+REFUSAL = b"""<ErrorResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><Error>
+<Type>Sender</Type><Code>AccessDenied</Code><Message>secretOfTheService</Message>
+</Error></ErrorResponse>"""
 
 
 class CredentialServer(WebServer):
@@ -55,6 +60,8 @@ class CredentialHandler(Handler):
     def answer(self) -> None:
         server = cast("CredentialServer", self.server)
         parts = urlsplit(self.path)
+        length = int(self.headers["Content-Length"] or 0)
+        self.sent = self.rfile.read(length).decode()
         service = {
             "/latest/api/token": self.instance_token,
             "/latest/meta-data/iam/security-credentials/": self.instance_roles,
@@ -72,7 +79,7 @@ class CredentialHandler(Handler):
         if status is None:
             service(server)
         else:
-            self.send(status, b"<Code>AccessDenied</Code> secretOfTheService")
+            self.send(status, REFUSAL)
 
     def instance_token(self, _: CredentialServer) -> None:
         is_asked = self.headers["X-aws-ec2-metadata-token-ttl-seconds"] is not None
@@ -80,7 +87,7 @@ class CredentialHandler(Handler):
         self.send(*((200, b"session") if right else (400, b"")))
 
     def instance_roles(self, _: CredentialServer) -> None:
-        self.with_session(b"node\n")
+        self.with_session(b"node")
 
     def instance_keys(self, server: CredentialServer) -> None:
         self.with_session(json.dumps(self.keys(server)).encode())
@@ -101,29 +108,30 @@ class CredentialHandler(Handler):
         }
         right = query == {"role_name": "reader", "account_id": "1234"}
         if not right or self.headers["x-amz-sso_bearer_token"] != "signedOn":
-            self.send(401)
+            unknown = {"x-amzn-ErrorType": "UnauthorizedException"}
+            self.send(401, b"{}", unknown)
             return
         keys = {
             "accessKeyId": ACCESS_KEY,
             "secretAccessKey": SECRET_KEY,
-            "sessionToken": "",
+            "sessionToken": TOKEN,
             "expiration": int((time.time() + server.seconds_valid) * 1000),
         }
         self.send(200, json.dumps({"roleCredentials": keys}).encode())
 
     def tokens(self, server: CredentialServer) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        body = self.sent or urlsplit(self.path).query
         form = {name: one for name, [one] in parse_qs(body).items()}
         server.forms.append(form | {"signed": self.headers["Authorization"] or ""})
-        fields = {"key": ACCESS_KEY, "secret": SECRET_KEY, "token": ""}
-        text = STS_FIELDS.format(**fields, expires=server.expires)
-        self.send(200, text.encode())
+        fields = {"key": ACCESS_KEY, "secret": SECRET_KEY, "token": TOKEN}
+        fields |= {"action": form["Action"], "expires": server.expires}
+        self.send(200, STS_FIELDS.format(**fields).encode())
 
     def keys(self, server: CredentialServer) -> dict[str, str]:
         return {
             "AccessKeyId": ACCESS_KEY,
             "SecretAccessKey": SECRET_KEY,
-            "Token": "",
+            "Token": TOKEN,
             "Expiration": server.expires,
         }
 

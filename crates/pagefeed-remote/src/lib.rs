@@ -27,6 +27,6 @@ mod transport;
 
 pub use counters::Counts;
 pub use live::Listed;
-pub use options::{FindKeys, Keys, Options};
+pub use options::{FindKeys, Keys, Options, Service, Source};
 pub use places::uploads::{Condition, Version};
 pub use remote::Remote;

@@ -73,7 +73,7 @@ impl Live {
             keys: options
                 .keys
                 .clone()
-                .map(|find| Arc::new(KeyRing::new(find))),
+                .map(|find| Arc::new(KeyRing::new(find, Arc::clone(&transport)))),
             questions: Semaphore::new(QUESTIONS.min(options.max_in_flight)),
             cache: cache.transpose()?,
             counters,
@@ -160,7 +160,10 @@ impl Live {
         let (options, transport) = (self.options.clone(), Arc::clone(&self.transport));
         let (owned, ring) = (name.to_string(), keys.clone());
         let open = move |region: Option<&str>| {
-            let connector = Connector(Arc::clone(&transport));
+            let connector = Connector {
+                transport: Arc::clone(&transport),
+                is_near: false,
+            };
             opening::open(&options, provider, &owned, connector, ring.clone(), region)
         };
         let bucket = Arc::new(Bucket::new(Box::new(open), keys)?);

@@ -19,8 +19,29 @@ pub struct Keys {
     pub expires: Option<SystemTime>,
 }
 
+/// A service that gives keys for a while, and others when it is asked again.
+#[derive(Clone)]
+pub struct Service {
+    /// Its name, for messages.
+    pub source: String,
+    /// Settings of object_store that lead to it.
+    pub settings: Vec<(String, String)>,
+    /// Whether it belongs to this machine: no proxy is used, and it answers at once.
+    pub is_near: bool,
+    /// Sources that are not set up, if this one may not be there either.
+    pub looked_at: Option<String>,
+}
+
+/// Where the keys of Amazon's buckets come from.
+pub enum Source {
+    /// Nothing else is asked.
+    Keys(Keys),
+    /// It is asked for keys.
+    Service(Service),
+}
+
 /// Function that finds keys. It may take seconds, and runs on its own thread.
-pub type FindKeys = Arc<dyn Fn() -> Result<Keys> + Send + Sync>;
+pub type FindKeys = Arc<dyn Fn() -> Result<Source> + Send + Sync>;
 
 /// Settings of a storage. Values were checked where they were read.
 #[derive(Clone, Default)]

@@ -8,7 +8,9 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use pagefeed_core::error::{Error, Kind, Result};
 use pagefeed_core::storage::Storage;
-use pagefeed_remote::{Condition, FindKeys, Keys, Listed, Options, Remote as CoreRemote, Version};
+use pagefeed_remote::{
+    Condition, FindKeys, Keys, Listed, Options, Remote as CoreRemote, Service, Source, Version,
+};
 use pyo3::exceptions::{PyOSError, PyTimeoutError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -21,8 +23,35 @@ use crate::run::cancellable;
 /// A file: its URL, bytes, and version.
 type File = (String, u64, String);
 
-/// Key, secret, token, and seconds since 1970 when these expire.
-type FoundKeys = (String, String, Option<String>, Option<f64>);
+/// What the control plane found.
+#[derive(FromPyObject)]
+enum Found {
+    /// Key, secret, token, and seconds since 1970 when these expire.
+    Keys((String, String, Option<String>, Option<f64>)),
+    /// Name, settings, whether it is near, sources that were looked at before.
+    Service((String, Vec<(String, String)>, bool, Option<String>)),
+}
+
+impl From<Found> for Source {
+    fn from(found: Found) -> Self {
+        match found {
+            Found::Keys((id, secret, token, expires)) => Self::Keys(Keys {
+                id,
+                secret,
+                token,
+                expires: expires.map(|seconds| {
+                    SystemTime::UNIX_EPOCH + Duration::from_secs_f64(seconds.clamp(0.0, 1e10))
+                }),
+            }),
+            Found::Service((source, settings, is_near, looked_at)) => Self::Service(Service {
+                source,
+                settings,
+                is_near,
+                looked_at,
+            }),
+        }
+    }
+}
 
 /// Asks a function of Python for keys, on the thread that calls.
 fn find_keys(function: Py<PyAny>) -> FindKeys {
@@ -30,18 +59,11 @@ fn find_keys(function: Py<PyAny>) -> FindKeys {
         let answer = Python::try_attach(|py| {
             let answer = function.call0(py);
             answer
-                .and_then(|answer| answer.extract::<FoundKeys>(py))
+                .and_then(|answer| answer.extract::<Found>(py))
                 .map_err(|error| key_error(py, &error))
         });
         let ended = || Error::new(Kind::Cancelled, "the process ends");
-        let (id, secret, token, expires) = answer.ok_or_else(ended)??;
-        let seconds = expires.map(|seconds| Duration::from_secs_f64(seconds.clamp(0.0, 1e10)));
-        Ok(Keys {
-            id,
-            secret,
-            token,
-            expires: seconds.map(|seconds| SystemTime::UNIX_EPOCH + seconds),
-        })
+        answer.ok_or_else(ended)?.map(Source::from)
     })
 }
 

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder, GoogleConfigKey};
-use object_store::{ClientOptions, RetryConfig, StaticCredentialProvider};
+use object_store::{ClientOptions, StaticCredentialProvider};
 use pagefeed_core::error::{Error, Result};
 
 use super::bucket::Objects;
 use super::keys::KeyRing;
 use crate::address::{Provider, check_web_address};
 use crate::options::Options;
-use crate::transport::Connector;
+use crate::transport::{Connector, once};
 
 /// Builds a bucket with the builder of its provider. Its key has the addresses among
 /// the settings, and the settings that identify the account.
@@ -94,14 +94,6 @@ pub(crate) fn open(
     })
 }
 
-/// Disables retries of the library; `retry` counts attempts.
-fn once() -> RetryConfig {
-    RetryConfig {
-        max_retries: 0,
-        ..RetryConfig::default()
-    }
-}
-
 fn cannot_open(name: &str, error: &object_store::Error) -> Error {
     Error::invalid(format!(
         "bucket {name:?} cannot be opened: {error}; check storage_options and the environment \
@@ -140,7 +132,10 @@ mod tests {
             &options,
             Provider::Amazon,
             "bucket",
-            Connector(transport),
+            Connector {
+                transport,
+                is_near: false,
+            },
             None,
             None,
         )

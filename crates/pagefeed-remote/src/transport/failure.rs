@@ -236,7 +236,7 @@ pub(crate) fn error_code(text: &str) -> &str {
 }
 
 /// The innermost cause, since outer ones show URLs, which may be signed.
-fn cause(error: &dyn StdError) -> String {
+pub(crate) fn cause(error: &dyn StdError) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {
         innermost = source;

@@ -17,11 +17,11 @@ use chrono::DateTime;
 use http::header::{AUTHORIZATION, AsHeaderName, DATE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Method};
 use http_body_util::BodyExt;
-use object_store::ClientOptions;
 use object_store::client::{
     ClientConfigKey, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest,
     HttpResponse, HttpResponseBody, HttpService,
 };
+use object_store::{ClientOptions, RetryConfig};
 use pagefeed_core::error::{Error, Result};
 use reqwest::Certificate;
 use reqwest::redirect::Policy;
@@ -152,12 +152,7 @@ pub(crate) struct Transport {
 }
 
 /// Services that give credentials to what runs on a machine of a provider.
-const HOSTS_NEAR: [&str; 4] = [
-    "169.254.169.254",
-    "169.254.170.2",
-    "metadata.google.internal",
-    "metadata",
-];
+const HOSTS_NEAR: [&str; 3] = ["169.254.169.254", "metadata.google.internal", "metadata"];
 /// Silence after which a service close by counts as absent.
 const NEAR: Duration = Duration::from_secs(1);
 
@@ -204,7 +199,8 @@ impl Transport {
 
     /// Sends a request.
     pub(crate) async fn send(&self, request: reqwest::Request) -> Result<reqwest::Response, Sent> {
-        self.send_if(request, Bytes::new(), self.allow_http).await
+        self.send_if(request, Bytes::new(), self.allow_http, false)
+            .await
     }
 
     async fn send_if(
@@ -212,16 +208,15 @@ impl Transport {
         mut request: reqwest::Request,
         body: Bytes,
         allow_http: bool,
+        is_near: bool,
     ) -> Result<reqwest::Response, Sent> {
         let carries_secret = request.headers().contains_key(AUTHORIZATION);
         if request.url().scheme() != "https" && carries_secret && !allow_http {
             refuse(&Error::invalid(UNENCRYPTED));
             return Err(Sent::Refused);
         }
-        let is_near = request
-            .url()
-            .host_str()
-            .is_some_and(|host| HOSTS_NEAR.contains(&host));
+        let is_host_near = |host| HOSTS_NEAR.contains(&host);
+        let is_near = is_near || request.url().host_str().is_some_and(is_host_near);
         let begun = Answer {
             sent: true,
             is_near,
@@ -344,23 +339,37 @@ impl fmt::Debug for Transport {
     }
 }
 
+/// Disables retries of the library; `retry` counts attempts.
+pub(crate) fn once() -> RetryConfig {
+    RetryConfig {
+        max_retries: 0,
+        ..RetryConfig::default()
+    }
+}
+
 /// Makes clients of object_store send through a transport.
 #[derive(Debug)]
-pub(crate) struct Connector(pub(crate) Arc<Transport>);
+pub(crate) struct Connector {
+    pub(crate) transport: Arc<Transport>,
+    /// Whether it leads to a service of this machine, whatever its address.
+    pub(crate) is_near: bool,
+}
 
 #[derive(Debug)]
 struct Sender {
     transport: Arc<Transport>,
     /// Whether http is allowed: for addresses inside a machine that gives credentials.
     allow_http: bool,
+    is_near: bool,
 }
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         let allowed = options.get_config_value(&ClientConfigKey::AllowHttp);
         Ok(HttpClient::new(Sender {
-            transport: Arc::clone(&self.0),
-            allow_http: self.0.allow_http || allowed.as_deref() == Some("true"),
+            transport: Arc::clone(&self.transport),
+            allow_http: self.transport.allow_http || allowed.as_deref() == Some("true"),
+            is_near: self.is_near,
         }))
     }
 }
@@ -379,7 +388,9 @@ impl HttpService for Sender {
         let mut request = reqwest::Request::new(parts.method, url);
         *request.headers_mut() = parts.headers;
         let body = body.collect().await?.to_bytes();
-        let sent = self.transport.send_if(request, body, self.allow_http);
+        let sent = self
+            .transport
+            .send_if(request, body, self.allow_http, self.is_near);
         let response = sent.await.map_err(|problem| match problem {
             Sent::Refused => unknown(std::io::Error::other(UNENCRYPTED)),
             Sent::Stuck => unknown(std::io::Error::other(STUCK)),

@@ -1,4 +1,8 @@
-"""Profiles of ``~/.aws/config`` and ``~/.aws/credentials``."""
+"""The selected profile of ``~/.aws/config`` and ``~/.aws/credentials``.
+
+What stands in these files as it is needs no extra: keys, region and endpoint. A profile
+that says how to get keys is for botocore.
+"""
 
 from __future__ import annotations
 
@@ -7,56 +11,51 @@ from configparser import Error as ConfigError
 from configparser import RawConfigParser
 
 from pagefeed.errors import AccessDeniedError
-from pagefeed.remote.credentials.keys import Environment
+from pagefeed.remote.credentials.keys import Environment, broken
 
-__all__ = ["Profiles", "profile_name", "profile_settings"]
+__all__ = ["needs_botocore", "profile_name", "profile_settings", "read_profile"]
 
 _KEYS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
-
-
-class Profiles(dict[str, dict[str, str]]):
-    """The settings of profiles by name, as both files have them.
-
-    Args:
-        environment: Names the files, if they do not lie in ``~/.aws``.
-
-    Raises:
-        AccessDeniedError: If a file cannot be read or is not of their format.
-    """
-
-    def __init__(self, environment: Environment) -> None:
-        super().__init__()
-
-        def profile_path(variable: str, usual: str) -> str:
-            return os.path.expanduser(environment.get(variable) or f"~/.aws/{usual}")
-
-        self.files = (
-            profile_path("AWS_SHARED_CREDENTIALS_FILE", "credentials"),
-            profile_path("AWS_CONFIG_FILE", "config"),
-        )
-        """Files with profiles."""
-        secrets, config = map(_sections, self.files)
-        self._sections = config
-        for section, values in config.items():
-            kind, _, name = section.partition(" ")
-            if kind == "profile" or section == "default":
-                self[name.strip().strip('"') or "default"] = dict(values)
-        for name, values in secrets.items():
-            merged = self.setdefault(name, {})
-            if "aws_access_key_id" in values:  # Keys of two files never mix.
-                for key in _KEYS:
-                    merged.pop(key, None)
-            merged.update(values)
-
-    def session(self, name: str) -> dict[str, str]:
-        """Return the settings of an SSO session; an empty dict if there is none."""
-        return self._sections.get(f"sso-session {name}", {})
+_WAYS = ("role_arn", "credential_process", "login_session")
 
 
 def profile_name(environment: Environment) -> str:
     """Return which profile is meant."""
-    named = environment.get("AWS_PROFILE") or environment.get("AWS_DEFAULT_PROFILE")
-    return named or "default"
+    return _named(environment) or "default"
+
+
+def read_profile(environment: Environment) -> dict[str, str]:
+    """Return the settings of the selected profile; none if no profile is selected.
+
+    Raises:
+        AccessDeniedError: If a file cannot be read or is not of their format, or has
+            no profile of this name.
+    """
+    name, found = profile_name(environment), dict[str, str]()
+    files, is_there = [], False
+    for variable, usual in (
+        ("AWS_CONFIG_FILE", "~/.aws/config"),
+        ("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"),
+    ):
+        path = os.path.expanduser(environment.get(variable) or usual)
+        for section, values in _sections(path).items():
+            if name in {section, section.removeprefix("profile ").strip(' "')}:
+                is_there = True
+                if _KEYS[0] in values:  # Keys of two files never mix.
+                    found = {k: v for k, v in found.items() if k not in _KEYS}
+                found |= values
+        files.append(path)
+    if not is_there and _named(environment):
+        missing = f"{' and '.join(files)} have none such"
+        raise broken(f"profile {name!r}", missing, "name one that they have")
+    return found
+
+
+def needs_botocore(profile: dict[str, str]) -> bool:
+    """Return whether a profile says how to get keys, or has not all of them."""
+    has_one = (_KEYS[0] in profile) != (_KEYS[1] in profile)
+    has_way = any(name in _WAYS or name.startswith("sso_") for name in profile)
+    return has_one or has_way
 
 
 def profile_settings(environment: Environment) -> dict[str, str]:
@@ -66,12 +65,17 @@ def profile_settings(environment: Environment) -> dict[str, str]:
     profile. The error comes when credentials are asked for.
     """
     try:
-        profile = Profiles(environment)[profile_name(environment)]
-    except (AccessDeniedError, KeyError):
+        profile = read_profile(environment)
+    except AccessDeniedError:
         return {}
     return {
         name: profile[name] for name in ("region", "endpoint_url") if name in profile
     }
+
+
+def _named(environment: Environment) -> str | None:
+    named = environment.get("AWS_PROFILE") or environment.get("AWS_DEFAULT_PROFILE")
+    return named or None
 
 
 def _sections(path: str) -> dict[str, dict[str, str]]:
