@@ -17,7 +17,7 @@ LAYERS = {
         *("pickle", "order", "thrift", "codec", "encodings"),
         *("storage", "descriptors", "store", "lists", "schema", "header", "footer"),
         *("write", "text", "infill", "tokens", "fields", "gather", "packing"),
-        *("page", "levels", "decode", "metadata", "index", "engine", "pad", "pages"),
+        *("page", "levels", "decode", "metadata", "index", "engine", "pages"),
     ),
     "pagefeed-remote": (
         *("counters", "runtime", "options", "address", "transport", "pace", "requests"),
@@ -27,8 +27,8 @@ LAYERS = {
     "pagefeed-python": (
         *("error", "run", "numbers", "types", "view", "asked", "storage", "arrow"),
         *("fields", "buffer", "aligned", "infill", "naming", "order", "packing"),
-        *("plan", "pad", "index", "flat", "values", "metadata", "columns", "engine"),
-        *("rows", "without_tokenizer", "tokenizer", "list_file"),
+        *("plan", "pad", "index", "flat", "values", "metadata", "columns", "documents"),
+        *("engine", "rows", "without_tokenizer", "tokenizer", "list_file"),
     ),
 }
 """Modules of each crate, folders or files. Each may use those before it."""

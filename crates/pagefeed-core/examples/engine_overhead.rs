@@ -61,7 +61,7 @@ fn config(num_threads: usize, batch_rows: usize, row_length: usize) -> EngineCon
         token_type: TokenType::I64,
         batch_rows,
         row_length,
-        num_columns: 0,
+        columns: Vec::new(),
         row_payload: 0,
         padding: 0,
         layout: Layout::default(),

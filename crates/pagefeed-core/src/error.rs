@@ -51,6 +51,8 @@ pub struct Location {
     pub page: Option<u64>,
     /// Byte offset in the file.
     pub offset: Option<u64>,
+    /// Row of the batch, which messages leave out.
+    pub batch_row: Option<usize>,
 }
 
 /// An error with its location. The message says what was expected, what was
@@ -145,6 +147,12 @@ impl Error {
     /// Names the page, unless a deeper layer already did.
     pub fn at_page(mut self, page: u64) -> Self {
         self.0.location.page.get_or_insert(page);
+        self
+    }
+
+    /// Names the row of the batch, unless a deeper layer already did.
+    pub fn at_batch_row(mut self, row: usize) -> Self {
+        self.0.location.batch_row.get_or_insert(row);
         self
     }
 

@@ -32,7 +32,6 @@ pub mod lists;
 pub mod metadata;
 pub mod order;
 pub mod packing;
-pub mod pad;
 pub mod page;
 pub mod pages;
 pub mod parallel;

@@ -8,7 +8,6 @@ use arrow_array::{
 };
 use arrow_buffer::{ArrowNativeType, NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType, Field, FieldRef};
-use arrow_select::concat::concat;
 
 use crate::buffers::collect;
 use crate::error::{Error, Result};
@@ -37,24 +36,6 @@ pub fn list_lengths(lists: &ArrayRef) -> Result<Vec<i64>> {
     Ok((0..lists.len())
         .map(|row| bounds(row).unwrap_or(0))
         .collect())
-}
-
-/// Returns all lists, each cut to `most`, joined into one.
-pub fn joined(lists: &ArrayRef, most: usize) -> Result<ArrayRef> {
-    let all = values(lists)?;
-    let ranges = (0..lists.len()).map(|row| bounds(lists, row).unwrap_or_default());
-    let parts: Vec<ArrayRef> = ranges
-        .map(|(begin, end)| all.slice(begin, most.min(end - begin)))
-        .collect();
-    let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
-    let whole = match parts.is_empty() {
-        true => all.slice(0, 0),
-        false => concat(&parts)?,
-    };
-    let item = Arc::new(Field::new_list_field(whole.data_type().clone(), true));
-    let offsets = OffsetBuffer::<i64>::from_lengths([whole.len()]);
-    let list = LargeListArray::try_new(item, offsets, whole, None)?;
-    Ok(Arc::new(list))
 }
 
 /// Returns lists of this type, each from one of the rising `offsets` to the next. Lists

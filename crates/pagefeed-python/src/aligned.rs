@@ -48,22 +48,6 @@ impl AskedAligned {
 
     /// Batch columns it becomes: the numbers, and how many there are.
     pub fn columns(&self, number: NumberType) -> impl Iterator<Item = Aligned> + use<> {
-        let per_token = self.per_token();
-        let numbers = Aligned {
-            number: per_token.number(number),
-            per_token,
-            behind: self.behind,
-            is_shifted: self.is_shifted,
-        };
-        let counts = self.is_counted.then_some(Aligned {
-            number: NumberType::I32,
-            per_token: PerToken {
-                is_of_next: self.is_of_next,
-                ..PerToken::default()
-            },
-            behind: 0,
-            is_shifted: self.is_shifted,
-        });
-        std::iter::once(numbers).chain(counts)
+        Aligned::columns(self.per_token(), number, self.behind, self.is_shifted)
     }
 }

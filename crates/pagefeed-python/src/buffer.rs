@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use arrow_array::Array;
-use arrow_schema::{DataType, Field};
+use arrow_schema::Field;
 use pagefeed_core::engine::Batch;
 use pagefeed_core::fields::Field as BatchField;
 use pyo3::ffi;
@@ -13,7 +13,6 @@ use pyo3::prelude::*;
 use crate::arrow::ArrowArray;
 use crate::arrow::table::ArrowTable;
 use crate::error::to_python;
-use crate::run::detached;
 use crate::view::fill_view;
 
 /// Memory of one batch as writable bytes: its tokens, then its other fields. It returns
@@ -24,7 +23,7 @@ pub struct Buffer {
     columns: Arc<BatchColumns>,
 }
 
-/// Columns of batches besides tokens.
+/// Columns that batches hand out.
 #[derive(Default)]
 pub struct BatchColumns {
     /// Fields of the columns.
@@ -88,27 +87,23 @@ impl Buffer {
         self.batch.aligned_range(column).start
     }
 
-    /// Takes out the columns: an array each, with nulls where the plan has no cell.
-    /// They have all rows of a batch, or those up to the last with a cell, and at least
-    /// one.
-    #[pyo3(signature = (*, only_filled=false))]
-    fn take_columns(&mut self, py: Python<'_>, only_filled: bool) -> PyResult<Vec<ArrowArray>> {
-        let BatchColumns { fields } = &*self.columns;
-        let num_rows = match only_filled {
-            true => self.batch.num_filled_rows().max(1),
-            false => self.batch.num_rows(),
-        };
-        let types = fields.iter().map(|field| field.data_type().clone());
-        let types: Vec<DataType> = types.collect();
-        let batch = &mut self.batch;
-        let arrays = detached(py, || batch.take_columns(&types, num_rows))?;
-        let named = arrays.into_iter().zip(fields);
-        Ok(named
+    /// Tokens of a row of documents, or of a row of each padded column.
+    #[getter]
+    fn row_lengths(&self) -> &[usize] {
+        self.batch.row_lengths()
+    }
+
+    /// Takes out the columns that are handed out: an array each, with nulls where the
+    /// plan has no cell. Works once.
+    fn take_columns(&mut self) -> Vec<ArrowArray> {
+        let arrays = self.batch.take_columns().into_iter();
+        let named = arrays.zip(&self.columns.fields);
+        named
             .map(|(array, field)| {
                 let data_type = array.data_type().clone();
                 ArrowArray::new(array, field.clone().with_data_type(data_type))
             })
-            .collect())
+            .collect()
     }
 
     /// Takes out the metadata table of the documents. Works once.

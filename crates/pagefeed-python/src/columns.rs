@@ -201,11 +201,6 @@ impl Columns {
         })
     }
 
-    /// Number of columns of rows of a dataset.
-    pub fn num_columns(&self) -> usize {
-        self.names.len()
-    }
-
     /// Whether any aligned column is shifted to the position before its token.
     pub fn are_shifted(&self) -> bool {
         self.per_token.iter().any(AskedAligned::is_shifted)

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pagefeed_core::engine::{Engine as CoreEngine, EngineConfig, Layout};
+use pagefeed_core::engine::{Documents, Engine as CoreEngine, EngineConfig, Layout};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};
 
 use crate::asked::{asked, check_names};
 use crate::buffer::{BatchColumns, Buffer};
 use crate::columns::{AskedColumns, Columns};
+use crate::documents::AskedDocuments;
 use crate::error::to_python;
 use crate::fields::AskedFields;
 use crate::numbers::token_type;
@@ -54,6 +55,8 @@ asked! {
         fields: Option<AskedFields> = None,
         /// The aligned column that decides on the loss mask.
         loss_column: Option<usize> = None,
+        /// What is made of the lists in the columns of rows.
+        documents: Option<AskedDocuments> = None,
     }
 }
 
@@ -69,7 +72,10 @@ impl Engine {
         let columns = Columns::new(config.extract()?).map_err(|error| to_python(py, &error))?;
         let (metadata, metadata_token_bytes) = detached(py, || columns.metadata())?;
         let mut fields = AskedFields::parse(asked.fields).map_err(|error| to_python(py, &error))?;
-        fields.are_columns_shifted = columns.are_shifted();
+        let documents = asked.documents.map(AskedDocuments::parse).transpose();
+        let documents = documents.map_err(|error| to_python(py, &error))?;
+        let of_documents = documents.as_ref().is_some_and(Documents::are_shifted);
+        fields.are_columns_shifted = columns.are_shifted() || of_documents;
         let packing = asked.packing.map(|asked| asked.rule()).transpose()?;
         let multiple_of = packing.map_or(1, |rule| rule.multiple_of);
         let layout = Layout {
@@ -81,28 +87,37 @@ impl Engine {
             loss_column: asked.loss_column,
             metadata,
             metadata_token_bytes,
+            documents: documents.map(Arc::new),
         };
         let token_type = token_type(&asked.dtype)?;
         let stop = Arc::default();
         let columns = columns.stopped_by(&stop);
         detached(py, || {
+            let row_payload = columns.row_payload()?;
+            let (pages, fields) = columns.numbered(asked.memory)?;
+            let handed_out = layout.documents.as_ref();
+            let handed_out = fields
+                .iter()
+                .enumerate()
+                .filter(|&(column, _)| handed_out.is_none_or(|documents| documents.keeps(column)));
+            let columns = BatchColumns {
+                fields: handed_out.map(|(_, field)| field.clone()).collect(),
+            };
             let config = EngineConfig {
                 num_threads: asked.num_threads,
                 budget: asked.memory,
                 token_type,
                 batch_rows: asked.batch_rows,
                 row_length: asked.row_length,
-                num_columns: columns.num_columns(),
-                row_payload: columns.row_payload()?,
+                columns: fields,
+                row_payload,
                 padding: asked.padding,
                 layout,
             };
-            let (pages, fields) = columns.numbered(asked.memory)?;
             let engine = CoreEngine::new(Arc::new(pages), config)?;
-            let columns = Arc::new(BatchColumns { fields });
             Ok(Self {
                 engine,
-                columns,
+                columns: Arc::new(columns),
                 batch_rows: asked.batch_rows,
                 stop,
             })

@@ -46,5 +46,8 @@ fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     exception.setattr("column", location.column.as_deref())?;
     exception.setattr("page", location.page)?;
     exception.setattr("offset", location.offset)?;
+    if location.batch_row.is_some() {
+        exception.setattr("batch_row", location.batch_row)?;
+    }
     Ok(PyErr::from_value(exception))
 }

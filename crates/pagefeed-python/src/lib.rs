@@ -11,6 +11,7 @@ mod arrow;
 mod asked;
 mod buffer;
 mod columns;
+mod documents;
 mod engine;
 mod error;
 mod fields;
@@ -61,7 +62,7 @@ mod _core {
     #[pymodule_export]
     use crate::list_file::ListFile;
     #[pymodule_export]
-    use crate::metadata::{check_metadata, document_table};
+    use crate::metadata::check_metadata;
     #[pymodule_export]
     use crate::naming::PyNaming;
     #[pymodule_export]
@@ -72,7 +73,7 @@ mod _core {
     #[pymodule_export]
     use crate::packing::pack;
     #[pymodule_export]
-    use crate::pad::{padded, padded_numbers, token_rows};
+    use crate::pad::token_rows;
     #[cfg(feature = "remote")]
     #[pymodule_export]
     use crate::storage::remote::Remote;

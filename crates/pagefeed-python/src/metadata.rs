@@ -3,12 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use arrow_array::{Array, ArrayRef, Int64Array, StringArray};
+use arrow_array::{Int64Array, StringArray};
 use arrow_schema::FieldRef;
 use pagefeed_core::error::{Error, Result};
-use pagefeed_core::metadata::spans::find_wrong;
-use pagefeed_core::metadata::table::of_documents;
-use pagefeed_core::metadata::{TableSchema, span_fields};
+use pagefeed_core::metadata::TableSchema;
 use pagefeed_core::pages::flat::FlatField;
 use pagefeed_core::pages::indexed::Indexed;
 use pagefeed_core::pages::metadata::{Origin, WithMetadata, common_fields};
@@ -18,10 +16,7 @@ use pagefeed_core::pages::row_ranges::SharedPages;
 use pagefeed_core::pages::source::ColumnSource;
 use pyo3::prelude::*;
 
-use crate::arrow::ArrowArray;
-use crate::arrow::table::ArrowTable;
 use crate::error::to_python;
-use crate::numbers::elements;
 use crate::run::detached;
 use crate::storage::stopped_by;
 use crate::values::Values;
@@ -142,44 +137,4 @@ fn origin(values: Option<Values<'_>>, verify_checksums: bool) -> Result<Origin> 
 pub fn check_metadata(py: Python<'_>, asked: Asked<'_>) -> PyResult<()> {
     let metadata = Metadata::new(asked, &[]).map_err(|error| to_python(py, &error))?;
     detached(py, || metadata.schema().map(drop))
-}
-
-/// Returns the table of documents, each one row of the batch, from columns of rows;
-/// only rows whose `is_there` is not null. Documents have `lengths` tokens (int64), at
-/// most `most` of them in the batch.
-#[pyfunction]
-pub fn document_table(
-    py: Python<'_>,
-    columns: Vec<PyRef<'_, ArrowArray>>,
-    names: Vec<String>,
-    are_spans: Vec<bool>,
-    is_there: PyRef<'_, ArrowArray>,
-    lengths: &Bound<'_, PyAny>,
-    most: usize,
-) -> PyResult<ArrowTable> {
-    let lengths: Vec<i64> = elements(py, lengths)?;
-    let lengths: Vec<u32> = lengths
-        .iter()
-        .map(|&n| u32::try_from(n).unwrap_or(0))
-        .collect();
-    let by_column = columns.iter().zip(&names);
-    let named = by_column.map(|(column, name)| (name.as_str(), &column.array, &column.field));
-    let named: Vec<_> = named.collect();
-    let is_there: ArrayRef = Arc::clone(&is_there.array);
-    let (fields, arrays) = detached(py, || span_fields(&named, &are_spans))?;
-    let by_column = arrays.iter().zip(&fields).zip(&are_spans);
-    for ((array, field), _) in by_column.filter(|(_, are_spans)| **are_spans) {
-        if let Some((row, wrong)) = detached(py, || find_wrong(array, &lengths))? {
-            let error = Error::corrupt(format!("row {row} of a batch {wrong}"));
-            let error = to_python(py, &error.in_column(field.name()));
-            error.value(py).setattr("batch_row", row)?;
-            return Err(error);
-        }
-    }
-    let table = detached(py, || {
-        let schema = TableSchema::new(fields, are_spans)?;
-        let there = (0..is_there.len()).filter(|&row| is_there.is_valid(row));
-        of_documents(&schema, &arrays, there, &lengths, most)
-    })?;
-    Ok(table.into())
 }

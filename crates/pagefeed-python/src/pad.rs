@@ -1,79 +1,19 @@
-//! Lists as batches: rows of one length.
+//! Tokens of rows as batches.
 
-use arrow_array::Array;
+use std::ops::Range;
+
 use pagefeed_core::Error;
+use pagefeed_core::engine::{Batch, ListRows};
 use pagefeed_core::error::Result;
 use pagefeed_core::lists::token_lists;
-use pagefeed_core::pad::{self, Padding};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 
-use crate::aligned::AskedAligned;
-use crate::arrow::ArrowArray;
 use crate::buffer::Buffer;
 use crate::error::to_python;
 use crate::fields::AskedFields;
 use crate::numbers::token_type;
 use crate::run::detached;
-
-/// Lists with numbers for each token, like `per_token` says, as rows of `length`
-/// tokens in their own type, cut or filled up; `lengths` (int64) are the tokens of each.
-/// With `starts` (int64) all are one row, in which each begins there. Where `has` is
-/// null the column is not of the dataset of the row, whose tokens have padding.
-#[pyfunction]
-#[pyo3(signature = (lists, lengths, length, per_token, *, starts=None, has=None))]
-pub fn padded_numbers(
-    py: Python<'_>,
-    lists: &Bound<'_, ArrowArray>,
-    lengths: PyBuffer<i64>,
-    length: usize,
-    per_token: AskedAligned,
-    starts: Option<PyBuffer<i64>>,
-    has: Option<&Bound<'_, ArrowArray>>,
-) -> PyResult<Buffer> {
-    let mut lengths = lengths.to_vec(py)?;
-    if let Some(has) = has {
-        let has = &has.get().array;
-        let rows = lengths.iter_mut().zip(0..has.len());
-        let lacking = rows.filter(|&(_, row)| has.is_null(row));
-        lacking.for_each(|(length, _)| *length = 0);
-    }
-    let starts = starts.map(|starts| starts.to_vec(py)).transpose()?;
-    let (starts, lists) = (starts.as_deref(), &lists.get().array);
-    let per_token = per_token.per_token();
-    let padded = py.detach(|| pad::padded_numbers(lists, &lengths, length, starts, &per_token));
-    padded.map(Buffer::from).map_err(|(row, error)| {
-        let error = to_python(py, &error);
-        // An exception without attributes is one all the same.
-        let _ = error.value(py).setattr("batch_row", row);
-        error
-    })
-}
-
-/// Returns lists of integers as rows of `length` tokens, cut or padded with `padding`,
-/// and fields made of them. Documents begin with each list, and at the rising `starts`
-/// (int64) in the flattened batch.
-#[pyfunction]
-#[pyo3(signature = (lists, length, padding, dtype, *, fields=None, starts=None))]
-pub fn padded(
-    py: Python<'_>,
-    lists: &Bound<'_, ArrowArray>,
-    length: usize,
-    padding: i64,
-    dtype: &str,
-    fields: Option<AskedFields>,
-    starts: Option<PyBuffer<i64>>,
-) -> PyResult<Buffer> {
-    let starts = starts.map_or(Ok(Vec::new()), |starts| places(py, &starts))?;
-    let padding = Padding {
-        length,
-        token: padding,
-        token_type: token_type(dtype)?,
-        fields: AskedFields::parse(fields).map_err(|error| to_python(py, &error))?,
-    };
-    let lists = &lists.get().array;
-    detached(py, || padding.batch(lists, &starts)).map(Buffer::from)
-}
 
 /// Places in a flattened batch.
 fn places(py: Python<'_>, starts: &PyBuffer<i64>) -> PyResult<Vec<usize>> {
@@ -82,6 +22,25 @@ fn places(py: Python<'_>, starts: &PyBuffer<i64>) -> PyResult<Vec<usize>> {
     let starts = starts.map(|start| usize::try_from(start).map_err(outside));
     let starts: Result<Vec<usize>> = starts.collect();
     starts.map_err(|error| to_python(py, &error))
+}
+
+/// Returns the places of the documents in rows of `length`, which begin with each row and
+/// at the rising `starts` in it. The tokens of each row end at `ends` among those of all.
+fn documents(ends: &[usize], length: usize, starts: &[usize]) -> Vec<Range<usize>> {
+    let mut documents = Vec::new();
+    let mut before = 0;
+    for (row, &end) in ends.iter().enumerate() {
+        let mut begin = row * length;
+        let row_end = begin + end.saturating_sub(before).min(length);
+        before = end;
+        let own = &starts[starts.partition_point(|&start| start <= begin)..];
+        let own = own.iter().copied().take_while(|&start| start < row_end);
+        for end in own.chain([row_end]) {
+            documents.push(begin..end);
+            begin = end;
+        }
+    }
+    documents
 }
 
 /// A batch of rows of `length`, filled up with `padding`: `tokens` (uint32) are those of
@@ -107,13 +66,19 @@ pub fn token_rows(
     let (tokens, ends) = (tokens.to_vec(py)?, places(py, &ends)?);
     let starts = places(py, &starts)?;
     detached(py, || {
-        let padding = Padding {
+        let rows = ListRows {
             length,
-            token: padding,
+            padding,
             token_type,
             fields: AskedFields::parse(fields)?,
         };
-        padding.batch(&token_lists(tokens, &ends)?, &starts)
+        let documents = documents(&ends, length, &starts);
+        let ends_of = documents.iter().scan(0, |end, document| {
+            *end += document.len();
+            Some(*end)
+        });
+        let lists = token_lists(tokens, &ends_of.collect::<Vec<_>>())?;
+        rows.batch(ends.len(), &lists, &documents)
     })
-    .map(Buffer::from)
+    .map(|rows| Buffer::from(Batch::from(rows)))
 }

@@ -8,19 +8,17 @@ from pagefeed._core.arrow import (
     ArrowArray,
     ArrowTable,
     Buffer,
-    padded,
-    padded_numbers,
     token_rows,
 )
 from pagefeed._core.engine import (
     IGNORED,
     Engine,
     check_metadata,
-    document_table,
     field_table,
 )
 from pagefeed._core.engine import BatchesConfig as BatchesConfig
 from pagefeed._core.engine import BesideConfig as BesideConfig
+from pagefeed._core.engine import DocumentsConfig as DocumentsConfig
 from pagefeed._core.engine import EngineConfig as EngineConfig
 from pagefeed._core.index import (
     FlatField,
@@ -52,15 +50,12 @@ __all__ = [
     "build_profile",
     "check_metadata",
     "deal",
-    "document_table",
     "field_table",
     "flat_index",
     "footer_value",
     "json_texts",
     "mix",
     "pack",
-    "padded",
-    "padded_numbers",
     "permute",
     "text_of",
     "token_rows",

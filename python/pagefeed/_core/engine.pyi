@@ -6,7 +6,7 @@ from typing import Any, Protocol, Required, TypeAlias, TypedDict, final
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._core.arrow import ArrowArray, ArrowTable, Buffer
+from pagefeed._core.arrow import ArrowArray, Buffer
 from pagefeed._core.index import FlatField, Index, RecordColumn
 
 IGNORED: int
@@ -22,6 +22,32 @@ class BesideConfig(TypedDict, total=False):
     """What these are like."""
     loss_column: int | None
     """Which of these the mask of losses follows."""
+    documents: DocumentsConfig
+    """What is made of the lists in the columns of rows."""
+
+class DocumentsConfig(TypedDict, total=False):
+    """What batches make of the lists in their columns, which are named by number."""
+
+    has_tokens: bool
+    """Whether the first column holds the tokens."""
+    max_length: Required[int | None]
+    """Tokens of a document at most."""
+    pad: Required[str | None]
+    """``"longest"``, ``"max_length"``, or None to join the documents of a batch."""
+    padded: Sequence[tuple[int, int]]
+    """Columns that become rows of integers, and the padding of each."""
+    aligned: Sequence[tuple[str, int, int | None, Mapping[str, Any]]]
+    """Columns with numbers for each token: name, column, the column that is null where
+    a dataset lacks it, and the settings."""
+    metadata: tuple[int, Sequence[str], Sequence[bool], int] | None
+    """The first column of the metadata, the names, which of them hold spans, and the
+    column that is null where there is no document."""
+    num_named: Required[int]
+    """Columns before those that are not handed out."""
+    only_filled: bool
+    """Whether rows after the last document are left out."""
+    row_tokens: int
+    """Tokens of a row, about, padding included."""
 
 class BatchesConfig(TypedDict, total=False):
     """How batches are made, and of what."""
@@ -137,11 +163,3 @@ def field_table() -> list[tuple[str, list[str], str, int | None, bool, bool]]: .
 def check_metadata(
     asked: tuple[Sequence[str], Sequence[bool], Sequence[Any]],
 ) -> None: ...
-def document_table(
-    columns: Sequence[ArrowArray],
-    names: Sequence[str],
-    are_spans: Sequence[bool],
-    is_there: ArrowArray,
-    lengths: npt.NDArray[np.int64],
-    most: int,
-) -> ArrowTable: ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from pagefeed import _core
 from pagefeed.aligned.aligned import AlignedColumn
-from pagefeed.core._base import IGNORED, Int64Array, require
+from pagefeed.core._base import IGNORED, require
 from pagefeed.core.batches import Batch, ColumnsBeside, Fields
 from pagefeed.core.dataset import Dataset
 from pagefeed.core.sequences import SequenceLayout
-from pagefeed.errors import DataError, InvalidArgumentError, LabelWarning
+from pagefeed.errors import InvalidArgumentError, LabelWarning
 
 __all__ = ["AlignedColumns"]
 
@@ -197,68 +197,6 @@ class AlignedColumns(ColumnsBeside):
                 torch = require("torch", extra="torch", purpose="dtype='bfloat16'")
                 batch[column.column] = bits.view(torch.bfloat16)
         return batch
-
-    def of_documents(
-        self,
-        columns: Mapping[str, _core.ArrowArray],
-        lengths: Int64Array,
-        shape: tuple[int, int],
-        starts: Int64Array | None = None,
-        *,
-        across_documents: bool = False,
-        has: Mapping[str, _core.ArrowArray],
-    ) -> dict[str, npt.NDArray[Any]]:
-        """Return the columns of padded documents by name.
-
-        Args:
-            columns: The rows of the batch.
-            lengths: Number of tokens of each row: int64.
-            shape: Shape of the tokens of the batch.
-            starts: If one row of the batch holds all rows: where each begins in it,
-                int64.
-            across_documents: Whether the end of a row there predicts the next row.
-            has: For each column that a dataset lacks, an array that is null in its rows
-                only.
-        """
-        batch: dict[str, npt.NDArray[Any]] = {}
-        arrays = list(self.arrays_of)
-        ends = [-1]
-        if starts is not None and not across_documents:
-            ends += (starts[1:] - 1).tolist()
-        for (column, _, _), asked in zip(self.columns, self.per_token(), strict=True):
-            try:
-                memory = _core.padded_numbers(
-                    columns[column.column],
-                    lengths,
-                    shape[1],
-                    asked,
-                    starts=starts,
-                    has=has.get(column.column),
-                )
-            except DataError as error:
-                located = DataError(f"column {column.column!r}: {error}")
-                located.column, located.batch_row = column.column, error.batch_row
-                raise located from None
-            padding = asked["padding"].to_bytes(8, "little")
-            for field, name in enumerate(column.names):
-                kind, own = arrays[len(batch)][1:]
-                array = np.ndarray(
-                    shape + own, kind, memoryview(memory), memory.aligned_offset(field)
-                )
-                if column.like.shifted:
-                    array[:, :-1] = array[:, 1:]
-                    last = bytes(8) if field else padding
-                    array[:, ends] = np.frombuffer(last, kind, 1)
-                batch[name] = array
-        return batch
-
-    def loss_mask(self, batch: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
-        """Return a loss mask from the labels of the files, if they have labels."""
-        names = self.names
-        if "labels" not in names or "loss_mask" in names or "loss_mask" not in batch:
-            return {}
-        mask = batch["labels"] != self.columns[names.index("labels")].column.padding
-        return {"loss_mask": mask.astype(batch["loss_mask"].dtype, copy=False)}
 
     def arrays(
         self, memory: _core.Buffer, shape: tuple[int, ...]

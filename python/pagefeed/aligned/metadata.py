@@ -6,10 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from pagefeed import _core
-from pagefeed.core._base import Int64Array
 from pagefeed.core.batches import Fields
 from pagefeed.core.dataset import (
     Dataset,
@@ -75,30 +72,6 @@ class Metadata:
     def asked(self) -> tuple[Sequence[str], Sequence[bool], Sequence[Any]]:
         """Names, kinds and sources, as the engine takes them."""
         return self.names, self.are_spans, self.sources
-
-    def of_documents(
-        self,
-        columns: Sequence[_core.ArrowArray],
-        is_there: _core.ArrowArray,
-        lengths: Int64Array,
-        most: int,
-    ) -> _core.ArrowTable:
-        """Return the metadata of whole documents, with one row for each row of a batch.
-
-        Args:
-            columns: Rows of the columns.
-            is_there: Not null where there is a document.
-            lengths: Number of tokens of each document: int64.
-            most: Most tokens of a document that the batch holds.
-        """
-        return _core.document_table(
-            columns,
-            self.names,
-            self.are_spans,
-            is_there,
-            np.ascontiguousarray(lengths),
-            most,
-        )
 
 
 def _check_names(names: dict[str, None], both: set[str]) -> None:

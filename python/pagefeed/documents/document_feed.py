@@ -25,13 +25,15 @@ from pagefeed.core.sequences import Segments
 from pagefeed.core.wiring import provided
 from pagefeed.documents.budgets import DocumentBatchIndex
 from pagefeed.documents.document_index import RowCut
-from pagefeed.documents.row_columns import (
-    as_taken,
-    row_columns,
-)
+from pagefeed.documents.row_columns import as_taken, row_columns, whole_columns
 from pagefeed.errors import InvalidArgumentError
 
 __all__ = ["DocumentFeed"]
+
+
+LONGEST = 8
+"""Tokens of the longest document of a batch in those of a mean one, about: an estimate
+for the memory that batches take."""
 
 
 class DocumentFeed(EngineFeed):
@@ -118,6 +120,7 @@ class DocumentFeed(EngineFeed):
                 "metadata needs a row for each document, and pad=None joins documents: "
                 "leave metadata out, or give pad="
             )
+        made = self._aligned.settings(settings.fields, run.index.layout)
         # Of nothing that knows this feed: an engine ends with the last use of its feed.
         config: _core.EngineConfig = {
             "columns": [source.handle for source in self._columns],
@@ -130,8 +133,58 @@ class DocumentFeed(EngineFeed):
             ],
             "has_tokens": documents.makes_tokens,
             "vocab_size": self._vocab_size,
+            "dtype": settings.dtype,
+            "padding": settings.padding,
+            "fields": made["fields"],
+            "loss_column": made.get("loss_column"),
+            "documents": self._asked(len(beside[0]), metadata),
         }
         self._engine = ProcessEngine(partial(_core.Engine, config))
+
+    def _asked(self, num_beside: int, metadata: Any) -> _core.DocumentsConfig:
+        """Return what the engine makes of the lists in the columns.
+
+        Args:
+            num_beside: Columns that are not handed out.
+            metadata: The metadata of the documents, if it was asked for.
+        """
+        documents, names = self._documents, self.names
+        asked: _core.DocumentsConfig = {
+            "max_length": documents.max_length,
+            "pad": documents.pad,
+            "num_named": len(names),
+        }
+        if not documents.makes_tokens:
+            asked["pad"] = "max_length" if documents.max_length else "longest"
+            padding = documents.padded_columns.items()
+            asked["padded"] = [(names.index(name), number) for name, number in padding]
+            return asked
+        first = len(names) + (0 if metadata is None else len(metadata.names))
+        has = {name: first + number for number, name in enumerate(self._lacked)}
+        both = zip(self._aligned.names, self._aligned.per_token(), strict=True)
+        asked["aligned"] = [
+            (name, names.index(name), has.get(name), like) for name, like in both
+        ]
+        if metadata is not None:
+            table = metadata.names, metadata.are_spans
+            asked["metadata"] = (len(names), *table, len(names) + num_beside - 1)
+        asked["has_tokens"] = True
+        asked["only_filled"] = self._takes_batches
+        asked["row_tokens"] = self._row_tokens()
+        return asked
+
+    def _row_tokens(self) -> int:
+        """Return how many tokens a row of a batch has, padding included, about."""
+        documents, run = self._documents, self._run
+        most = documents.max_length or 0
+        if self._takes_batches:
+            return run.index.length * self._settings.batch_size // self._num_rows
+        if documents.pad == "max_length":
+            return most
+        indexes = [dataset.index for dataset in run.datasets]
+        num_rows = sum(index.num_rows for index in indexes)
+        mean = sum(index.num_values for index in indexes) // max(1, num_rows)
+        return min(most, mean if documents.pad is None else LONGEST * mean)
 
     def plan(self, sequences: Sequences) -> BatchPlan:
         """Plan batches in the order of ``sequences``; ``NO_SEQUENCE`` is a null row."""
@@ -171,51 +224,33 @@ class DocumentFeed(EngineFeed):
 
     def batch(self, delivered: _core.Buffer) -> Batch:
         """Make a batch of what the engine delivers."""
-        columns = delivered.take_columns(only_filled=self._takes_batches)
-        beside = columns[len(self.names) :]
-        del columns[len(self.names) :]
-        there = beside.pop() if len(beside) > len(self._lacked) else None
-        begin = len(beside) - len(self._lacked)
-        has = dict(zip(self._lacked, beside[begin:], strict=True))
-        del beside[begin:]
-        batch: dict[str, Any] = dict(zip(self.names, columns, strict=True))
-        most = self._documents.max_length
-        if most is None or not self._documents.makes_tokens:
-            return self._taken(batch | self._padded(batch), most or 0)
-        whole = np.frombuffer(columns[0].list_lengths(), dtype=np.int64)
-        lengths = np.minimum(whole, most)
-        length, tokens, starts = most, columns[0], None
-        if self._documents.pad == "longest":
-            length = max(1, int(lengths.max(initial=0)))
-        elif self._documents.pad is None:
-            length, tokens = max(1, int(lengths.sum())), tokens.joined(most)
-            starts = np.cumsum(lengths) - lengths
-        shape = len(tokens), length
-        settings, fields = self._settings, self._settings.fields
-        memory = _core.padded(
-            tokens,
-            length,
-            settings.padding,
-            settings.dtype,
-            fields=fields.settings,
-            starts=starts,
-        )
-        result: Batch = fields.arrays(memory, shape, settings.dtype)
-        result |= {"lengths": lengths}
-        if self._metadata is not None and there is not None:
-            result["metadata"] = self._metadata.of_documents(beside, there, whole, most)
+        documents, rows = self._documents, delivered.num_rows
+        memory, columns = memoryview(delivered), dict[str, Any].fromkeys(self.names)
+        whole = whole_columns(self.names, documents, self._aligned.names)
+        columns |= zip(whole, delivered.take_columns(), strict=True)
+        if not documents.makes_tokens:
+            for number, name in enumerate(documents.padded_columns):
+                shape = rows, delivered.row_lengths[number]
+                start, lengths = map(
+                    delivered.aligned_offset, (2 * number, 2 * number + 1)
+                )
+                columns[name] = np.ndarray(shape, np.int64, memory, start)
+                columns[f"{name}_lengths"] = np.ndarray(rows, np.int64, memory, lengths)
+            return self._taken(columns, documents.max_length or 0)
+        fields, dtype = self._settings.fields, self._settings.dtype
+        [length] = delivered.row_lengths
+        shape = (1 if documents.pad is None else rows), length
+        given = self._aligned.arrays(delivered, shape)
+        result: Batch = dict.fromkeys(fields.made)
+        result |= fields.arrays(delivered, shape, dtype, given)
+        lengths = delivered.aligned_offset(len(given))
+        result["lengths"] = np.ndarray(rows, np.int64, memory, lengths)
+        if self._metadata is not None:
+            result["metadata"] = delivered.take_metadata()
         # Columns called like what is made are the user's.
-        del batch[self.names[0]]
-        result |= batch
-        result |= self._aligned.of_documents(
-            batch,
-            whole,
-            shape,
-            starts,
-            across_documents=fields.across_documents,
-            has=has,
-        )
-        result |= self._aligned.loss_mask(result)
+        del columns[self.names[0]]
+        result |= columns
+        result |= given
         return self._aligned.typed(self._taken(result, length))
 
     def dataset_ids(
@@ -235,18 +270,6 @@ class DocumentFeed(EngineFeed):
             for name, value in batch.items()
         }
         return self._handed_out(taken, length)
-
-    def _padded(self, columns: dict[str, Any]) -> Batch:
-        """Return the columns that have padding values of their own."""
-        padded: dict[str, Any] = {}
-        for name, filling in self._documents.padded_columns.items():
-            lengths = np.frombuffer(columns[name].list_lengths(), dtype=np.int64)
-            length = self._documents.max_length or max(1, int(lengths.max(initial=0)))
-            memory = _core.padded(columns[name], length, filling, "int64")
-            shape = len(lengths), length
-            padded[name] = np.ndarray(shape, np.int64, memoryview(memory))
-            padded[f"{name}_lengths"] = np.minimum(lengths, length)
-        return padded
 
     def _cells(
         self, all_rows: Int64Array, dataset: Int64Array

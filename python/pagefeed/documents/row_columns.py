@@ -12,7 +12,7 @@ from pagefeed.core.dataset import Dataset
 from pagefeed.documents.document_index import RowCut
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["as_taken", "row_columns"]
+__all__ = ["as_taken", "row_columns", "whole_columns"]
 
 TOKENS = "input_ids"
 
@@ -85,6 +85,22 @@ def _check_same(datasets: Sequence[Dataset], named: Sequence[tuple[str, ...]]) -
                 f"{list(named[0])} and {data!r} has {list(names)}: name columns=[...] "
                 "that all have, or give a max_length for the tokens of each alone"
             )
+
+
+def whole_columns(
+    names: Sequence[str], documents: RowCut, aligned: Iterable[str]
+) -> list[str]:
+    """Return the columns whose values batches have as they are in the files.
+
+    Args:
+        names: The columns of a batch.
+        documents: The cut, which may pad columns.
+        aligned: Columns that are cut and padded with the tokens.
+    """
+    made = {*documents.padded_columns}
+    if documents.makes_tokens:
+        made = {names[0], *aligned}
+    return [name for name in names if name not in made]
 
 
 def as_taken(column: _core.ArrowArray) -> Any:

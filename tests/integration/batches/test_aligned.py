@@ -11,7 +11,6 @@ import pytest
 import pagefeed as pf
 from pagefeed.errors import (
     CorruptFileError,
-    DataError,
     InvalidArgumentError,
     UnsupportedError,
 )
@@ -107,7 +106,7 @@ def test_rows_of_other_lengths_are_refused_if_their_sums_are_right(
     wrong = {"input_ids": rows(40), "weights": rows(40, change=change)}
     path = write(tmp_path / "a.parquet", wrong, row_group_size=10)
     data = pf.parquet(path, column="input_ids", aligned=["weights"])
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(CorruptFileError) as caught:
         list(loader(data, cut, batch_size=1))
     error = caught.value
     assert (error.file, error.row_group, error.column) == (path, 2, "weights")

@@ -270,7 +270,7 @@ def test_rows_that_are_not_as_long_as_their_tokens_are_told(tmp_path):
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=2)
     given = {"column": "tokens", "aligned": ["labels"], "batch_size": 4}
     loader = make_loader(tmp_path, pf.Documents(max_length=2), **given)
-    with pytest.raises(ValueError, match=r"'labels': row . of the batch has . values"):
+    with pytest.raises(ValueError, match=r"labels: row . of the batch has . values"):
         next(iter(loader))
 
 

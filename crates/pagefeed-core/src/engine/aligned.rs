@@ -19,6 +19,32 @@ pub struct Aligned {
 }
 
 impl Aligned {
+    /// The columns of a batch for numbers of a type: themselves, and how many each token
+    /// has if that is wanted. `behind` are the bits for a separator after a row.
+    pub fn columns(
+        per_token: PerToken,
+        number: NumberType,
+        behind: u64,
+        is_shifted: bool,
+    ) -> impl Iterator<Item = Self> + use<> {
+        let numbers = Self {
+            number: per_token.number(number),
+            per_token,
+            behind,
+            is_shifted,
+        };
+        let counts = per_token.is_counted.then_some(Self {
+            number: NumberType::I32,
+            per_token: PerToken {
+                is_of_next: per_token.is_of_next,
+                ..PerToken::default()
+            },
+            behind: 0,
+            is_shifted,
+        });
+        std::iter::once(numbers).chain(counts)
+    }
+
     /// Bytes of a token in a batch.
     pub(super) fn token_bytes(&self) -> usize {
         self.number.num_bytes().saturating_mul(self.per_token.width)

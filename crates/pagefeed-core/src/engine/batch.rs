@@ -4,12 +4,9 @@ use std::ops::Range;
 use std::sync::Weak;
 
 use arrow_array::{ArrayRef, RecordBatch};
-use arrow_schema::DataType;
 
 use super::assembly::buffer::Buffer;
-use super::assembly::collect::RowCollector;
 use super::worker::Shared;
-use crate::error::Result;
 use crate::fields::{Field, Made};
 
 /// A finished batch: `num_rows * row_length` tokens, row-major, and the columns of its
@@ -33,32 +30,16 @@ impl Batch {
         self.buffer.as_ref().map_or(0, |buffer| buffer.num_rows)
     }
 
-    /// The cells of the batch.
-    pub(in crate::engine) fn collectors(&self) -> &[RowCollector] {
-        let buffer = self.buffer.as_ref();
-        buffer.map_or(&[], |buffer| &buffer.columns)
-    }
-
-    /// Takes out the cells of the batch.
-    pub(in crate::engine) fn take_collectors(&mut self) -> Vec<RowCollector> {
+    /// Takes out the columns that are handed out, an array of all rows each. Works once.
+    pub fn take_columns(&mut self) -> Vec<ArrayRef> {
         let buffer = self.buffer.as_mut();
         buffer.map_or_else(Vec::new, |buffer| std::mem::take(&mut buffer.columns))
     }
 
-    /// Rows up to the last one with a cell.
-    pub fn num_filled_rows(&self) -> usize {
-        let columns = self.collectors().iter();
-        columns.map(RowCollector::num_rows).max().unwrap_or(0)
-    }
-
-    /// Returns the columns of the batch: `num_rows` rows each, with nulls where the
-    /// plan has no cell. They have these types unless pages have others. Can be called
-    /// once.
-    pub fn take_columns(&mut self, types: &[DataType], num_rows: usize) -> Result<Vec<ArrayRef>> {
-        let mut columns = self.take_collectors();
-        columns.resize_with(types.len(), RowCollector::default);
-        let finish = |(column, data_type): (RowCollector, _)| column.finish(data_type, num_rows);
-        columns.into_iter().zip(types).map(finish).collect()
+    /// Tokens of a row of documents, or of a row of each padded column.
+    pub fn row_lengths(&self) -> &[usize] {
+        let buffer = self.buffer.as_ref();
+        buffer.map_or(&[], |buffer| &buffer.row_lengths)
     }
 
     /// Takes out the metadata table of its documents, if metadata was asked for.

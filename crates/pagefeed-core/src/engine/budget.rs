@@ -155,7 +155,7 @@ mod tests {
             token_type: TokenType::I64,
             batch_rows: 64,
             row_length: 2048,
-            num_columns: 0,
+            columns: Vec::new(),
             row_payload: 0,
             padding: 0,
             layout: Layout::default(),

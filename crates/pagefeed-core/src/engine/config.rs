@@ -2,12 +2,18 @@
 
 use std::sync::Arc;
 
+use arrow_schema::Field;
+
 use super::aligned::Aligned;
+use super::documents::Documents;
 use crate::error::{Error, Result};
 use crate::fields::{Borders, Fields, Sections};
 use crate::gather::{BatchToken, Separators};
 use crate::metadata::TableSchema;
 use crate::packing::Rule;
+
+/// Rows made of the lists of a batch count as one part in this many of the budget at most.
+const DOCUMENTS_PART: usize = 8;
 
 /// Type of the tokens in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +60,7 @@ pub struct EngineConfig {
     /// Tokens of a row; 0 where batches have none.
     pub row_length: usize,
     /// Cells of a row after its tokens: columns that come as Arrow arrays.
-    pub num_columns: usize,
+    pub columns: Vec<Field>,
     /// Bytes of a row besides its tokens, such as text; an estimate.
     pub row_payload: usize,
     /// Token where no segment writes.
@@ -83,6 +89,8 @@ pub struct Layout {
     pub metadata: Option<Arc<TableSchema>>,
     /// Bytes that this takes for a token, about.
     pub metadata_token_bytes: f64,
+    /// What is made of the lists in its cells.
+    pub documents: Option<Arc<Documents>>,
 }
 
 impl EngineConfig {
@@ -119,7 +127,7 @@ impl EngineConfig {
 
     /// Places of a row: its tokens, then its cells.
     pub(super) fn row_places(&self) -> usize {
-        self.row_length.saturating_add(self.num_columns)
+        self.row_length.saturating_add(self.columns.len())
     }
 
     /// Byte ranges of tokens and fields in the memory of a batch.
@@ -139,14 +147,21 @@ impl EngineConfig {
             true => Borders::num_bytes(self.batch_tokens()),
             false => 0,
         };
-        let cells = self.num_columns.saturating_mul(8);
+        let cells = self.columns.len().saturating_mul(8);
         let rows = self
             .batch_rows
             .saturating_mul(self.row_payload.saturating_add(cells));
         let metadata = self.batch_tokens() as f64 * self.layout.metadata_token_bytes;
         let sections = self.sections().num_bytes();
+        let documents = self.layout.documents.as_ref();
+        let documents = documents.map_or(0, |documents| {
+            let token_bytes = self.token_type.num_bytes();
+            documents.num_bytes(self.batch_rows, token_bytes, &self.layout.fields)
+        });
         let sum = sections.saturating_add(rows).saturating_add(borders);
+        // An estimate, which refuses no batch.
         sum.saturating_add(metadata as usize)
+            .saturating_add(documents.min(self.budget / DOCUMENTS_PART))
     }
 
     /// The error of a token among the settings.

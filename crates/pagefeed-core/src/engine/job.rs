@@ -90,6 +90,7 @@ impl LoadJob {
 }
 
 /// The memory a batch is written to.
+#[expect(clippy::large_enum_variant, reason = "a job has one of it")]
 pub(super) enum BatchMemory {
     /// The batch so far, or memory for it.
     Ready(Buffer),

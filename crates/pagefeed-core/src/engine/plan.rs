@@ -328,7 +328,7 @@ fn check_destinations(plan: &mut Plan, batch: usize, config: &EngineConfig) -> R
         return Err(Error::invalid(format!(
             "segment {i} of the plan (batch {batch}) runs outside the batch of {num_rows} rows of \
              {row_length} tokens and {} cells: {} tokens at row {}, offset {}",
-            config.num_columns,
+            config.columns.len(),
             plan.num_tokens[i],
             plan.destination_row[i],
             plan.destination_offset[i]

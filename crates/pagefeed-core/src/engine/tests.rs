@@ -152,7 +152,7 @@ fn config(num_threads: usize, budget: usize, token_type: TokenType) -> EngineCon
         token_type,
         batch_rows: ROWS,
         row_length: LENGTH,
-        num_columns: 0,
+        columns: Vec::new(),
         row_payload: 0,
         padding: 65535,
         layout: Layout::default(),

@@ -34,7 +34,7 @@ impl Case {
             token_type: random.of(&[TokenType::I64, TokenType::I32, TokenType::U16]),
             batch_rows: course.rows,
             row_length: course.length,
-            num_columns: 0,
+            columns: Vec::new(),
             row_payload: 0,
             padding: PADDING,
             layout: Layout::default(),

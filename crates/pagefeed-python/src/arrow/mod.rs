@@ -7,13 +7,11 @@ use arrow_array::{Array, ArrayRef};
 use arrow_data::ffi::FFI_ArrowArray;
 use arrow_schema::Field;
 use arrow_schema::ffi::FFI_ArrowSchema;
-use pagefeed_core::lists::{joined, list_lengths};
 use pagefeed_core::pickle::{from_bytes, to_bytes};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyCapsule, PyDict, PyList, PyTuple};
 
-use crate::numbers::bytes_of;
 use crate::run::detached;
 
 /// An Arrow array. Any library that speaks the Arrow PyCapsule interface takes it
@@ -80,19 +78,6 @@ impl ArrowArray {
         let array = FFI_ArrowArray::new(&self.array.to_data());
         let array = PyCapsule::new_with_value(py, array, c"arrow_array")?;
         PyTuple::new(py, [self.__arrow_c_schema__(py)?, array])
-    }
-
-    /// Lengths of the lists of integers that this is an array of: int64; 0 if null.
-    fn list_lengths<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let lengths = detached(py, || list_lengths(&self.array))?;
-        Ok(bytes_of(py, lengths))
-    }
-
-    /// Returns all lists of integers, each cut to `most`, joined into one.
-    fn joined(&self, py: Python<'_>, most: usize) -> PyResult<Self> {
-        let array = detached(py, || joined(&self.array, most))?;
-        let field = self.field.clone().with_data_type(array.data_type().clone());
-        Ok(Self::new(array, field))
     }
 
     /// Returns the name of the numbers' type, and their bytes, with NaN for null; None

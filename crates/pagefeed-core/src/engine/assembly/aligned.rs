@@ -8,9 +8,9 @@ use crate::gather::{Misfit, OwnTokens};
 use crate::tokens::{Numbers, TokenPage, as_numbers};
 
 /// A column while it is written.
-struct Column<'a> {
-    aligned: Aligned,
-    memory: &'a mut [u8],
+pub(super) struct Column<'a> {
+    pub aligned: Aligned,
+    pub memory: &'a mut [u8],
 }
 
 impl Column<'_> {
@@ -21,7 +21,7 @@ impl Column<'_> {
     }
 
     /// Writes a number to some positions of the batch.
-    fn fill_places(&mut self, places: Range<usize>, bits: u64) {
+    pub fn fill_places(&mut self, places: Range<usize>, bits: u64) {
         let (width, memory) = (self.aligned.per_token.width, &mut *self.memory);
         let places = places.start * width..places.end * width;
         match self.aligned.number.num_bytes() {
@@ -35,7 +35,7 @@ impl Column<'_> {
 
 /// Writes the columns of one batch.
 pub(super) struct AlignedWriter<'a> {
-    columns: Vec<Column<'a>>,
+    pub columns: Vec<Column<'a>>,
     /// Tokens of a row, and whether labels cross documents.
     row_length: usize,
     across_documents: bool,
@@ -43,12 +43,24 @@ pub(super) struct AlignedWriter<'a> {
 
 impl<'a> AlignedWriter<'a> {
     pub fn new(config: &EngineConfig, memory: Vec<&'a mut [u8]>) -> Self {
-        let columns = config.layout.aligned.iter().copied().zip(memory);
+        let across_documents = config.layout.fields.across_documents;
+        let columns = config.layout.aligned.iter().copied();
+        Self::of(columns, memory, config.row_length, across_documents)
+    }
+
+    /// Writes these columns of a batch to their memory.
+    pub fn of(
+        columns: impl IntoIterator<Item = Aligned>,
+        memory: Vec<&'a mut [u8]>,
+        row_length: usize,
+        across_documents: bool,
+    ) -> Self {
+        let columns = columns.into_iter().zip(memory);
         let columns = columns.map(|(aligned, memory)| Column { aligned, memory });
         Self {
             columns: columns.collect(),
-            row_length: config.row_length,
-            across_documents: config.layout.fields.across_documents,
+            row_length,
+            across_documents,
         }
     }
 

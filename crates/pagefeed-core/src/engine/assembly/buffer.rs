@@ -5,7 +5,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
+use arrow_array::{ArrayRef, RecordBatch};
 use memmap2::{MmapMut, MmapOptions};
 
 use super::collect::RowCollector;
@@ -24,6 +24,10 @@ const ALIGNMENT: usize = 64;
 pub struct Buffer {
     start: NonNull<u8>,
     num_bytes: usize,
+    /// Bytes that it was made for, before it was given another shape.
+    first_bytes: usize,
+    /// Bytes of its part of the mapping.
+    capacity: usize,
     pub(in crate::engine) sections: Arc<Sections>,
     /// Given back to the system with the last of its buffers.
     mapping: Arc<MmapMut>,
@@ -32,8 +36,13 @@ pub struct Buffer {
     pub(in crate::engine) written: Written,
     /// Results of making the fields.
     pub(crate) made: Made,
-    /// Cells of the batch, by column.
-    pub(in crate::engine) columns: Vec<RowCollector>,
+    /// Cells of the batch, by column, while it is written.
+    pub(in crate::engine) cells: Vec<RowCollector>,
+    /// Columns of the finished batch.
+    pub(in crate::engine) columns: Vec<ArrayRef>,
+    /// Tokens of a row, where each batch has rows of another length; or of a row of each
+    /// column that is padded.
+    pub(in crate::engine) row_lengths: Vec<usize>,
     /// Metadata of the documents; one table once the batch is finished.
     pub(in crate::engine) metadata: Vec<RecordBatch>,
 }
@@ -59,43 +68,46 @@ impl Buffer {
     /// Maps memory for `count` batches, aligned and zeroed.
     pub fn map(sections: &Sections, count: usize) -> Result<Vec<Self>> {
         let num_bytes = sections.num_bytes();
-        let stride = num_bytes.max(1).next_multiple_of(ALIGNMENT);
-        let size = stride * count;
-        let is_huge = size >= HUGE_PAGE;
-        let slack = if is_huge { HUGE_PAGE } else { 0 };
-        let mut mapping = MmapOptions::new().len(size + slack).map_anon()?;
-        let skipped = match slack {
-            0 => 0,
-            _ => mapping.as_ptr().align_offset(HUGE_PAGE).min(slack),
-        };
-        #[cfg(target_os = "linux")]
-        if is_huge {
-            // Advice only: a system that has none serves as well.
-            let _ = mapping.advise_range(memmap2::Advice::HugePage, skipped, size);
-        }
-        let memory = &mut mapping[skipped..skipped + size];
-        let starts: Vec<NonNull<u8>> = memory
-            .chunks_exact_mut(stride)
-            .map(|chunk| NonNull::from(chunk).cast())
-            .collect();
-        let (mapping, sections) = (Arc::new(mapping), Arc::new(sections.clone()));
+        let (mapping, starts) = map(num_bytes, count)?;
+        let sections = Arc::new(sections.clone());
         let buffers = starts.into_iter().map(|start| Self {
             start,
             num_bytes,
+            first_bytes: num_bytes,
+            capacity: num_bytes,
             sections: Arc::clone(&sections),
             mapping: Arc::clone(&mapping),
             num_rows: 0,
             written: Written::default(),
             made: Made::default(),
+            cells: Vec::new(),
             columns: Vec::new(),
+            row_lengths: Vec::new(),
             metadata: Vec::new(),
         });
         Ok(buffers.collect())
     }
 
-    /// Bytes of its tokens and fields.
-    pub fn num_bytes(&self) -> usize {
-        self.num_bytes
+    /// Gives the batch another shape, in larger memory if it needs that. What was written
+    /// is lost.
+    pub(in crate::engine) fn reshape(&mut self, sections: Sections) -> Result<()> {
+        self.num_bytes = sections.num_bytes();
+        if self.num_bytes > self.capacity {
+            // Only what is written takes memory, and later batches may be larger.
+            let capacity = self.num_bytes.checked_next_power_of_two();
+            let capacity = capacity.unwrap_or(self.num_bytes);
+            let (mapping, starts) = map(capacity, 1)?;
+            let start = starts.first();
+            self.start = *start.ok_or_else(|| Error::invalid("a batch without memory"))?;
+            (self.mapping, self.capacity) = (mapping, capacity);
+        }
+        self.sections = Arc::new(sections);
+        Ok(())
+    }
+
+    /// Bytes that it was made for.
+    pub fn first_bytes(&self) -> usize {
+        self.first_bytes
     }
 
     /// Whether dropping it gives its memory back to the system.
@@ -104,8 +116,8 @@ impl Buffer {
     }
 
     pub(in crate::engine) fn bytes(&self) -> &[u8] {
-        // SAFETY: `map` made it of so many bytes of the mapping, which lives as long
-        // as the buffer.
+        // SAFETY: its part of the mapping has as many bytes or more, and lives as long as
+        // the buffer.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.num_bytes) }
     }
 
@@ -119,6 +131,30 @@ impl Buffer {
         let sections = Arc::clone(&self.sections);
         sections.split(self.bytes_mut())
     }
+}
+
+/// Maps memory for `count` batches of `num_bytes`; returns where each begins.
+fn map(num_bytes: usize, count: usize) -> Result<(Arc<MmapMut>, Vec<NonNull<u8>>)> {
+    let stride = num_bytes.max(1).next_multiple_of(ALIGNMENT);
+    let size = stride * count;
+    let is_huge = size >= HUGE_PAGE;
+    let slack = if is_huge { HUGE_PAGE } else { 0 };
+    let mut mapping = MmapOptions::new().len(size + slack).map_anon()?;
+    let skipped = match slack {
+        0 => 0,
+        _ => mapping.as_ptr().align_offset(HUGE_PAGE).min(slack),
+    };
+    #[cfg(target_os = "linux")]
+    if is_huge {
+        // Advice only: a system that has none serves as well.
+        let _ = mapping.advise_range(memmap2::Advice::HugePage, skipped, size);
+    }
+    let memory = &mut mapping[skipped..skipped + size];
+    let starts: Vec<NonNull<u8>> = memory
+        .chunks_exact_mut(stride)
+        .map(|chunk| NonNull::from(chunk).cast())
+        .collect();
+    Ok((Arc::new(mapping), starts))
 }
 
 /// Results of writing a batch, besides its tokens.
@@ -159,5 +195,21 @@ mod tests {
             }
             assert_eq!(buffers[0].is_alone(), count == 1);
         }
+    }
+
+    #[test]
+    fn a_buffer_takes_other_shapes_in_its_memory() {
+        let sections = |num_bytes| Sections::new(&Fields::default(), num_bytes, 1);
+        let mut buffer = Buffer::new(&sections(0)).unwrap();
+        let mut starts = Vec::new();
+        for num_bytes in [1000, 3, 1024, 1025, 5000, 2048] {
+            buffer.reshape(sections(num_bytes)).unwrap();
+            assert_eq!(buffer.bytes().len(), num_bytes);
+            buffer.bytes_mut().fill(7);
+            starts.push(buffer.start);
+        }
+        assert_eq!(buffer.first_bytes(), 0);
+        starts.dedup();
+        assert_eq!(starts.len(), 3);
     }
 }

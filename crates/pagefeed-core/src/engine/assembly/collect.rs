@@ -1,7 +1,7 @@
 //! Cells of batches: rows picked from Arrow pages, one array a column.
 
 use arrow_array::{Array, ArrayRef, UInt32Array, new_null_array};
-use arrow_schema::{ArrowError, DataType};
+use arrow_schema::{ArrowError, DataType, Field};
 use arrow_select::interleave::interleave;
 use arrow_select::take::take;
 
@@ -17,7 +17,7 @@ pub(super) fn gather(
     if batch.is_new {
         columns.clear();
     }
-    columns.resize_with(batch.config.num_columns, RowCollector::default);
+    columns.resize_with(batch.config.columns.len(), RowCollector::default);
     let mut picks: Vec<_> = batch.pages.iter().map(|_| Picks::default()).collect();
     for cell in batch.cells() {
         let pick = &mut picks[cell.page_use];
@@ -38,6 +38,18 @@ pub(super) fn gather(
         }
     }
     Ok(())
+}
+
+/// Puts the columns of a batch together, of `num_rows` rows each, with nulls where the
+/// plan has no cell.
+pub(super) fn finish(
+    columns: Vec<RowCollector>,
+    fields: &[Field],
+    num_rows: usize,
+) -> Result<Vec<ArrayRef>> {
+    let both = columns.into_iter().zip(fields);
+    both.map(|(column, field)| column.finish(field.data_type(), num_rows))
+        .collect()
 }
 
 /// The rows that a batch takes from one page.

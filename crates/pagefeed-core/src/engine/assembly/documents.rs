@@ -1,0 +1,454 @@
+//! Documents of a batch: lists in its cells as rows of tokens, cut, padded or joined, and
+//! what comes with them.
+
+use std::ops::Range;
+
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_data::ArrayData;
+
+use super::aligned::{AlignedWriter, Column};
+use super::buffer::Buffer;
+use super::list_rows::{ListRows, write_lists};
+use crate::engine::documents::{AlignedLists, DocumentColumns, Documents, Pad};
+use crate::engine::{Aligned, EngineConfig};
+use crate::error::{Error, Result};
+use crate::fields::{Field, Sections};
+use crate::lists::{bounds, items, list_lengths, not_tokens};
+use crate::metadata::spans::find_wrong;
+use crate::metadata::table::of_documents;
+use crate::metadata::{TableSchema, span_fields};
+use crate::tokens::{NumberType, as_numbers};
+
+/// Makes the rows of a batch of its columns, and keeps those that are handed out. An
+/// error may name a row of the batch.
+pub(super) fn finish(
+    config: &EngineConfig,
+    documents: &Documents,
+    buffer: &mut Buffer,
+) -> Result<()> {
+    let columns = std::mem::take(&mut buffer.columns);
+    if documents.has_tokens {
+        write_tokens(config, documents, buffer, &columns)?;
+    } else {
+        write_padded(documents, buffer, &columns)?;
+    }
+    let kept = columns.into_iter().enumerate();
+    let kept = kept.filter(|&(column, _)| documents.keeps(column));
+    buffer.columns = kept.map(|(_, array)| array).collect();
+    Ok(())
+}
+
+/// Where documents lie in a batch.
+struct Shape {
+    /// Number of rows, and tokens of each.
+    num_rows: usize,
+    length: usize,
+    /// Places of each document among the tokens of all rows.
+    places: Vec<Range<usize>>,
+}
+
+impl Shape {
+    /// The shape of documents with so many tokens each.
+    fn new(documents: &Documents, whole: &[i64]) -> Self {
+        let most = documents.max_length.unwrap_or(usize::MAX);
+        let cut = |&length: &i64| most.min(usize::try_from(length).unwrap_or(0));
+        let lengths = whole.iter().map(cut);
+        let length = match documents.pad {
+            Pad::Longest => lengths.clone().max().unwrap_or(0),
+            Pad::Full => most,
+            Pad::Joined => lengths.clone().sum(),
+        };
+        let length = length.max(1);
+        let is_joined = documents.pad == Pad::Joined;
+        let mut end = 0;
+        let place = |(row, own): (usize, usize)| {
+            let start = if is_joined { end } else { row * length };
+            end = start + own;
+            start..end
+        };
+        Self {
+            num_rows: if is_joined { 1 } else { whole.len() },
+            length,
+            places: lengths.enumerate().map(place).collect(),
+        }
+    }
+
+    fn num_tokens(&self) -> usize {
+        self.num_rows.saturating_mul(self.length)
+    }
+
+    /// Writes the length of each document.
+    fn put_lengths(&self, memory: &mut [u8]) {
+        for (to, place) in as_numbers::<i64>(memory).iter_mut().zip(&self.places) {
+            *to = place.len() as i64;
+        }
+    }
+}
+
+/// Writes columns of lists, each as rows of its own length, and the lengths of its lists.
+fn write_padded(documents: &Documents, buffer: &mut Buffer, columns: &[ArrayRef]) -> Result<()> {
+    let mut sections = Sections::default();
+    let mut shapes = Vec::new();
+    for &(column, _) in &documents.padded {
+        let shape = Shape::new(documents, &list_lengths(&columns[column])?);
+        sections = sections
+            .with_aligned(shape.num_tokens(), size_of::<i64>())
+            .with_aligned(shape.num_rows, size_of::<i64>());
+        shapes.push(shape);
+    }
+    buffer.row_lengths = shapes.iter().map(|shape| shape.length).collect();
+    buffer.reshape(sections)?;
+    let mut parts = buffer.parts().aligned.into_iter();
+    for (shape, &(column, padding)) in shapes.iter().zip(&documents.padded) {
+        let numbers = as_numbers::<i64>(parts.next().unwrap_or_default());
+        write_lists(&columns[column], &shape.places, padding, numbers)?;
+        shape.put_lengths(parts.next().unwrap_or_default());
+    }
+    Ok(())
+}
+
+/// Writes tokens, fields, metadata, the numbers beside the tokens, and the lengths of the
+/// documents.
+fn write_tokens(
+    config: &EngineConfig,
+    documents: &Documents,
+    buffer: &mut Buffer,
+    columns: &[ArrayRef],
+) -> Result<()> {
+    let fields = &config.layout.fields;
+    let whole = list_lengths(&columns[0])?;
+    let shape = Shape::new(documents, &whole);
+    let beside = documents.aligned.iter();
+    let beside = beside.map(|asked| NumberLists::new(asked, columns));
+    let beside: Vec<NumberLists<'_>> = beside.collect::<Result<_>>()?;
+    let aligned: Vec<Aligned> = beside.iter().flat_map(NumberLists::columns).collect();
+    let mut sections = Sections::new(fields, shape.num_tokens(), config.token_type.num_bytes());
+    for column in &aligned {
+        sections = sections.with_aligned(shape.num_tokens(), column.token_bytes());
+    }
+    buffer.row_lengths = vec![shape.length];
+    buffer.reshape(sections.with_aligned(shape.places.len(), size_of::<i64>()))?;
+    let mut borders = std::mem::take(&mut buffer.written.borders);
+    let mut parts = buffer.parts();
+    let mut memory = std::mem::take(&mut parts.aligned);
+    shape.put_lengths(memory.pop().unwrap_or_default());
+    let loss_mask = config.layout.loss_column;
+    let loss_mask = loss_mask.map(|column| (column, parts.slots(fields, Field::LossMask)));
+    let rows = ListRows {
+        length: shape.length,
+        padding: config.padding,
+        token_type: config.token_type,
+        fields: *fields,
+    };
+    let made = rows.write(&mut parts, &columns[0], &shape.places, &mut borders)?;
+    let table = documents.metadata.as_ref();
+    let table = table.map(|asked| metadata(config, documents, asked, columns, &whole));
+    let table = table.transpose()?;
+    let mut writer = AlignedWriter::of(aligned, memory, shape.length, fields.across_documents);
+    writer.pad(0..shape.num_tokens());
+    let mut next = writer.columns.iter_mut();
+    for lists in &beside {
+        lists.write(&whole, &shape.places, &mut next)?;
+    }
+    writer.end(&borders);
+    if let Some((column, mut mask)) = loss_mask {
+        writer.mask(column, &mut mask);
+    }
+    buffer.made = made;
+    buffer.metadata = table.into_iter().collect();
+    buffer.written.borders = borders;
+    Ok(())
+}
+
+/// Returns the table of the documents.
+fn metadata(
+    config: &EngineConfig,
+    documents: &Documents,
+    asked: &DocumentColumns,
+    columns: &[ArrayRef],
+    whole: &[i64],
+) -> Result<RecordBatch> {
+    let lengths = whole.iter().map(|&n| u32::try_from(n).unwrap_or(0));
+    let lengths: Vec<u32> = lengths.collect();
+    let own = asked.first..asked.first + asked.names.len();
+    let both = columns[own.clone()].iter().zip(&config.columns[own]);
+    let typed = both.map(|(array, field)| {
+        let field = field.clone().with_data_type(array.data_type().clone());
+        (array, field)
+    });
+    let typed: Vec<(&ArrayRef, arrow_schema::Field)> = typed.collect();
+    let named = asked.names.iter().zip(&typed);
+    let named = named.map(|(name, (array, field))| (name.as_str(), *array, field));
+    let named: Vec<_> = named.collect();
+    let (fields, arrays) = span_fields(&named, &asked.are_spans)?;
+    let by_column = arrays.iter().zip(&fields).zip(&asked.are_spans);
+    for ((array, field), _) in by_column.filter(|(_, are_spans)| **are_spans) {
+        if let Some((row, wrong)) = find_wrong(array, &lengths)? {
+            let error = Error::corrupt(format!("row {row} of a batch {wrong}"));
+            return Err(error.in_column(field.name()).at_batch_row(row));
+        }
+    }
+    let schema = TableSchema::new(fields, asked.are_spans.clone())?;
+    let is_there = &columns[asked.there];
+    let there = (0..is_there.len()).filter(|&row| is_there.is_valid(row));
+    let most = documents.max_length.unwrap_or(usize::MAX);
+    of_documents(&schema, &arrays, there, &lengths, most)
+}
+
+/// A column of lists with numbers for each token.
+struct NumberLists<'a> {
+    asked: &'a AlignedLists,
+    lists: &'a ArrayRef,
+    /// What the lists hold: the numbers, or a list of them for each token.
+    elements: &'a ArrayRef,
+    is_flat: bool,
+    number: NumberType,
+    /// The numbers.
+    values: ArrayData,
+    /// The bits in a batch of 8-bit integers that are multiplied.
+    scaled: Option<[i32; 256]>,
+    /// Null in rows whose dataset lacks the column.
+    has: Option<&'a ArrayRef>,
+}
+
+impl<'a> NumberLists<'a> {
+    fn new(asked: &'a AlignedLists, columns: &'a [ArrayRef]) -> Result<Self> {
+        let lists = &columns[asked.column];
+        let kind = NumberType::of(lists.data_type());
+        let (Some(elements), Some(number)) = (items(lists), kind) else {
+            return Err(not_tokens(lists).in_column(&asked.name));
+        };
+        let values = items(elements);
+        let (is_flat, values) = (values.is_none(), values.unwrap_or(elements));
+        if values.null_count() > 0 || (!is_flat && elements.null_count() > 0) {
+            let error = Error::unsupported("a list of numbers holds a null");
+            return Err(error.in_column(&asked.name).at_batch_row(0));
+        }
+        Ok(Self {
+            lists,
+            elements,
+            is_flat,
+            number,
+            values: values.to_data(),
+            scaled: asked.per_token.scaled(number),
+            has: asked.has.map(|column| &columns[column]),
+            asked,
+        })
+    }
+
+    /// The columns of the batch.
+    fn columns(&self) -> impl Iterator<Item = Aligned> + use<> {
+        let AlignedLists {
+            per_token,
+            is_shifted,
+            ..
+        } = *self.asked;
+        Aligned::columns(per_token, self.number, per_token.padding, is_shifted)
+    }
+
+    /// Writes the numbers of documents of `whole` tokens to their places, and how many
+    /// each token has, to the next columns of the batch.
+    fn write<'b, 'm: 'b>(
+        &self,
+        whole: &[i64],
+        places: &[Range<usize>],
+        columns: &mut impl Iterator<Item = &'b mut Column<'m>>,
+    ) -> Result<()> {
+        let is_counted = self.asked.per_token.is_counted;
+        let numbers = columns.next();
+        let mut counts = if is_counted { columns.next() } else { None };
+        let numbers =
+            numbers.ok_or_else(|| Error::internal("columns that a batch has no memory for"))?;
+        for (row, (place, &tokens)) in places.iter().zip(whole).enumerate() {
+            if self.has.is_some_and(|has| has.is_null(row)) {
+                continue;
+            }
+            let (begin, end) = bounds(self.lists, row).unwrap_or((0, 0));
+            self.check(row, tokens, begin..end)
+                .map_err(|error| error.in_column(&self.asked.name).at_batch_row(row))?;
+            self.write_row(begin, place, numbers, counts.as_deref_mut())?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a row that does not have the numbers of its tokens.
+    fn check(&self, row: usize, tokens: i64, own: Range<usize>) -> Result<()> {
+        let length_of = |list| bounds(self.elements, list).map_or(0, |(begin, end)| end - begin);
+        let lengths: Vec<usize> = match self.is_flat {
+            true => vec![own.len()],
+            false => own.map(length_of).collect(),
+        };
+        let name = format_args!("row {row} of the batch");
+        let tokens = usize::try_from(tokens).unwrap_or_default();
+        let per_token = &self.asked.per_token;
+        per_token.check_row(name, tokens, self.is_flat, lengths.into_iter())
+    }
+
+    /// Writes the numbers of the tokens at some places. The row's begin at `begin`, those
+    /// of tokens without numbers left out.
+    fn write_row(
+        &self,
+        begin: usize,
+        place: &Range<usize>,
+        numbers: &mut Column<'_>,
+        mut counts: Option<&mut Column<'_>>,
+    ) -> Result<()> {
+        let (width, without) = (self.asked.per_token.width, self.asked.per_token.num_without);
+        let begins = place.start + without.min(place.len());
+        let (places, lost) = numbers.aligned.places(begins..place.end);
+        if self.is_flat {
+            let from = begin + lost * width;
+            if let Some(counts) = counts {
+                counts.fill_places(places.clone(), width as u64);
+            }
+            return self.copy(from..from + places.len() * width, places.start, numbers);
+        }
+        for (token, place) in places.enumerate() {
+            let own = bounds(self.elements, begin + lost + token).unwrap_or((0, 0));
+            self.copy(own.0..own.1, place, numbers)?;
+            if let Some(counts) = &mut counts {
+                counts.fill_places(place..place + 1, (own.1 - own.0) as u64);
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies numbers to the memory of the token at `place`, and of those behind it.
+    fn copy(&self, from: Range<usize>, place: usize, column: &mut Column<'_>) -> Result<()> {
+        let (bytes, start) = (self.number.num_bytes(), self.values.offset());
+        let all = self.values.buffers().first();
+        let all = all.map_or(&[][..], |all| all.as_slice());
+        let source = all.get((start + from.start) * bytes..(start + from.end) * bytes);
+        let item_bytes = column.aligned.number.num_bytes();
+        let to = column.aligned.token_bytes() * place;
+        let target = column.memory.get_mut(to..to + from.len() * item_bytes);
+        let (Some(source), Some(target)) = (source, target) else {
+            return Err(not_tokens(self.lists));
+        };
+        match &self.scaled {
+            None => target.copy_from_slice(source),
+            Some(scaled) => {
+                for (to, &from) in as_numbers::<i32>(target).iter_mut().zip(source) {
+                    *to = scaled[usize::from(from)];
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::types::{Float64Type, Int32Type};
+    use arrow_array::{ListArray, StringArray};
+
+    use super::*;
+    use crate::engine::{Layout, TokenType};
+    use crate::tokens::PerToken;
+
+    fn column<T: arrow_array::types::ArrowPrimitiveType>(
+        lists: Vec<Option<Vec<Option<T::Native>>>>,
+    ) -> ArrayRef {
+        Arc::new(ListArray::from_iter_primitive::<T, _, _>(lists))
+    }
+
+    /// The batch of tokens and numbers, or the error.
+    fn made(columns: &[ArrayRef], pad: Pad, per_token: PerToken) -> Result<(Buffer, Documents)> {
+        let documents = Documents {
+            has_tokens: true,
+            max_length: Some(2),
+            pad,
+            num_named: columns.len(),
+            aligned: vec![AlignedLists {
+                name: "numbers".into(),
+                column: 1,
+                has: None,
+                per_token,
+                is_shifted: false,
+            }],
+            ..Documents::default()
+        };
+        let config = EngineConfig {
+            num_threads: 1,
+            budget: 1 << 20,
+            token_type: TokenType::I64,
+            batch_rows: columns[0].len(),
+            row_length: 0,
+            columns: Vec::new(),
+            row_payload: 0,
+            padding: -7,
+            layout: Layout::default(),
+        };
+        let mut buffer = Buffer::new(&Sections::default())?;
+        buffer.columns = columns.to_vec();
+        finish(&config, &documents, &mut buffer)?;
+        Ok((buffer, documents))
+    }
+
+    #[test]
+    fn numbers_keep_their_type_and_follow_the_tokens() {
+        let tokens = column::<Int32Type>(vec![
+            Some(vec![Some(1), Some(2), Some(3)]),
+            None,
+            Some(vec![Some(4)]),
+        ]);
+        let numbers = column::<Float64Type>(vec![
+            Some(vec![Some(1.5), Some(-2.0), Some(3.0)]),
+            None,
+            Some(vec![Some(0.25)]),
+        ]);
+        let per_token = PerToken {
+            padding: 9.0f64.to_bits(),
+            ..PerToken::default()
+        };
+        for (slice, pad, length, ids, expected) in [
+            (
+                0,
+                Pad::Longest,
+                2,
+                vec![1, 2, -7, -7, 4, -7],
+                vec![1.5, -2.0, 9.0, 9.0, 0.25, 9.0],
+            ),
+            (0, Pad::Joined, 3, vec![1, 2, 4], vec![1.5, -2.0, 0.25]),
+            (1, Pad::Longest, 1, vec![-7, 4], vec![9.0, 0.25]),
+            (
+                1,
+                Pad::Full,
+                2,
+                vec![-7, -7, 4, -7],
+                vec![9.0, 9.0, 0.25, 9.0],
+            ),
+        ] {
+            let columns = [&tokens, &numbers].map(|all| all.slice(slice, 3 - slice));
+            let (mut buffer, documents) = made(&columns, pad, per_token).unwrap();
+            assert_eq!(buffer.row_lengths, [length]);
+            assert!(buffer.columns.is_empty() && !documents.keeps(0) && !documents.keeps(1));
+            let mut parts = buffer.parts();
+            assert_eq!(parts.take::<i64>(Field::InputIds), ids);
+            let found = as_numbers::<i64>(&mut *parts.aligned[0]);
+            let bits: Vec<i64> = expected
+                .iter()
+                .map(|n: &f64| n.to_bits().cast_signed())
+                .collect();
+            assert_eq!(found, bits);
+            let lengths = [2, 0, 1];
+            assert_eq!(as_numbers::<i64>(&mut *parts.aligned[1]), &lengths[slice..]);
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_its_tokens_is_refused() {
+        let tokens = column::<Int32Type>(vec![Some(vec![Some(1)]), Some(vec![Some(1), Some(2)])]);
+        let text: ArrayRef = Arc::new(StringArray::from(vec!["a", "b"]));
+        let holes = column::<Int32Type>(vec![Some(vec![None]), Some(vec![Some(1), Some(2)])]);
+        let short = column::<Int32Type>(vec![Some(vec![Some(1)]), Some(vec![Some(1)])]);
+        for (numbers, row) in [(text, None), (holes, Some(0)), (short, Some(1))] {
+            let columns = [Arc::clone(&tokens), numbers];
+            let error = made(&columns, Pad::Longest, PerToken::default()).unwrap_err();
+            assert_eq!(error.location().batch_row, row);
+            assert_eq!(error.location().column.as_deref(), Some("numbers"));
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Documents: what a batch makes of the lists in its cells.
+
+use crate::fields::{Fields, Sections};
+use crate::tokens::{NumberType, PerToken};
+
+/// Lists in the cells of a batch that become rows of numbers. The lists of the other
+/// columns are handed out as they are.
+#[derive(Clone, Debug, Default)]
+pub struct Documents {
+    /// Whether the first column holds the tokens of the batch.
+    pub has_tokens: bool,
+    /// Tokens of a document at most; the rest is left out.
+    pub max_length: Option<usize>,
+    /// Length of the rows.
+    pub pad: Pad,
+    /// Columns of integers that become rows beside the tokens, each of a length of its own,
+    /// and what fills them up.
+    pub padded: Vec<(usize, i64)>,
+    /// Columns with numbers for each token.
+    pub aligned: Vec<AlignedLists>,
+    /// Columns of the metadata of the documents.
+    pub metadata: Option<DocumentColumns>,
+    /// Columns handed out; those behind them tell something of the rows.
+    pub num_named: usize,
+    /// Whether rows after the last document are left out.
+    pub only_filled: bool,
+    /// Tokens of a row, about, with its padding.
+    pub row_tokens: usize,
+}
+
+/// Length of the rows of a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pad {
+    /// As long as the longest document.
+    #[default]
+    Longest,
+    /// As long as a document may be.
+    Full,
+    /// One row with all documents, one after another.
+    Joined,
+}
+
+/// A column of lists with numbers for each token.
+#[derive(Clone, Debug)]
+pub struct AlignedLists {
+    /// Name in messages.
+    pub name: String,
+    /// Column of the batch.
+    pub column: usize,
+    /// Column that is null in rows whose dataset lacks these numbers.
+    pub has: Option<usize>,
+    /// Numbers for each token.
+    pub per_token: PerToken,
+    /// Whether they are shifted to the position before their token.
+    pub is_shifted: bool,
+}
+
+/// Columns that become the table of the documents.
+#[derive(Clone, Debug)]
+pub struct DocumentColumns {
+    /// The first of them in the batch.
+    pub first: usize,
+    /// Names in the table.
+    pub names: Vec<String>,
+    /// Which of them hold spans.
+    pub are_spans: Vec<bool>,
+    /// Column that is null in rows without a document.
+    pub there: usize,
+}
+
+impl Documents {
+    /// Whether numbers of any column are shifted.
+    pub fn are_shifted(&self) -> bool {
+        self.aligned.iter().any(|column| column.is_shifted)
+    }
+
+    /// Whether a column is handed out as it is.
+    pub fn keeps(&self, column: usize) -> bool {
+        let made = self.padded.iter().map(|&(column, _)| column);
+        let mut made = made.chain(self.aligned.iter().map(|lists| lists.column));
+        column < self.num_named && !(self.has_tokens && column == 0) && !made.any(|c| c == column)
+    }
+
+    /// Bytes of a batch of `num_rows` rows with these fields, about.
+    pub(super) fn num_bytes(&self, num_rows: usize, token_bytes: usize, fields: &Fields) -> usize {
+        let num_tokens = num_rows.saturating_mul(self.row_tokens);
+        let sections = Sections::new(fields, num_tokens, token_bytes);
+        let widths = self.aligned.iter().map(|lists| {
+            let number = lists.per_token.number(NumberType::I64).num_bytes();
+            let counts = usize::from(lists.per_token.is_counted) * size_of::<i32>();
+            number * lists.per_token.width + counts
+        });
+        let widths = widths.chain(self.padded.iter().map(|_| size_of::<i64>()));
+        let sections = widths.fold(sections, |all, width| all.with_aligned(num_tokens, width));
+        sections.num_bytes()
+    }
+}
