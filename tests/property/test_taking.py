@@ -93,6 +93,16 @@ def test_subsets_of_a_selection_are_parts_of_it(web):
     assert set(kept(few)) < set(kept(many)) < set(kept(part))
 
 
+def test_selections_of_one_index_that_take_as_much_are_kept_apart(tmp_path):
+    """The hash of the last row that one takes is kept for that one alone."""
+    paths = written(tmp_path, [50] * 4000, [1000])
+    web = pf.parquet(paths, column="input_ids", cache_dir=tmp_path / "cache")
+    half, few = web.split(half=0.5)["half"], web.split(few=0.2)["few"]
+    for rows in (web, half, few):
+        taken = rows.take(tokens=20_000).spans.num_values
+        assert taken == 20_000, f"of {rows.spans.num_values}"
+
+
 @pytest.mark.parametrize(
     ("given", "named"),
     [

@@ -21,7 +21,7 @@ mod fetching;
 mod fields;
 mod replanned;
 
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(60);
 
 /// Numbers that look random.
 struct Random(u64);
