@@ -112,7 +112,7 @@ def test_a_loop_goes_on_at_the_step_that_was_asked_for(folder):
 def test_a_loop_goes_on_at_the_step_that_failed(folder):
     whole = steps_of(fleet(folder))
     for steps in ([5], [4, 5], [4, 7], [6, 2]):
-        fails = []
+        fails: list[str] = []
 
         def transform(batch, fails=fails):
             if fails:

@@ -318,7 +318,7 @@ def test_a_deleted_key_is_in_no_batch_and_is_erased_from_a_run(tmp_path):
 def test_a_commit_deletes_its_own_rows_by_position_alone(tmp_path):
     """It replaces a row that is deleted by its key, and whatever comes after it."""
     log, before = web(tmp_path, range(3))
-    values = {ID: [1, 9], TOKENS: [[1], [9]]}
+    values: dict[int, list[Any]] = {ID: [1, 9], TOKENS: [[1], [9]]}
     file = written(values, {ID: "id", TOKENS: "tokens"})
     file = file._replace(path=log.write(file, "data"))
     by_key = written({ID: [1]}, {ID: "id"}, keys=(ID,))
