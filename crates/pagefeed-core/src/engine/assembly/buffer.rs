@@ -14,6 +14,9 @@ use crate::fields::{Borders, Made, Parts, Sections};
 
 /// Bytes that are mapped at once, if batches use as many.
 const MAPPED_BYTES: usize = 8 << 20;
+/// Times the memory it was made for, and bytes, that a buffer may have and be used again.
+const USUAL_GROWTH: usize = 4;
+const USUAL_BYTES: usize = 1 << 20;
 /// Size of a huge page, and alignment of mappings that are as large.
 const HUGE_PAGE: usize = 2 << 20;
 /// Alignment of batches: a line of the cache, and any vector.
@@ -108,6 +111,15 @@ impl Buffer {
     /// Bytes that it was made for.
     pub fn first_bytes(&self) -> usize {
         self.first_bytes
+    }
+
+    /// Whether it took far more memory than batches do, as one very long document needs.
+    pub fn is_outsized(&self) -> bool {
+        self.capacity
+            > self
+                .first_bytes
+                .max(USUAL_BYTES)
+                .saturating_mul(USUAL_GROWTH)
     }
 
     /// Whether dropping it gives its memory back to the system.

@@ -360,7 +360,7 @@ impl State {
     /// Stores the memory of a batch for reuse.
     pub fn take_back(&mut self, buffer: Buffer) {
         let is_kept = self.budget.num_buffers <= self.budget.max_buffers() || !buffer.is_alone();
-        let is_kept = is_kept && buffer.first_bytes() == self.buffer_bytes;
+        let is_kept = is_kept && buffer.first_bytes() == self.buffer_bytes && !buffer.is_outsized();
         if is_kept && !self.is_stopping {
             self.spare_buffers.push(buffer);
         } else {

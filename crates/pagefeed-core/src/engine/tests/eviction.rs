@@ -6,6 +6,7 @@ use super::super::job::{BatchMemory, GatherJob, Job};
 use super::super::page_key::PageKey;
 use super::super::pages::{BatchNumber, PageTable, Slot};
 use super::*;
+use crate::fields::Sections;
 use crate::page::PageOpener;
 
 /// Pages of fixed sizes.
@@ -38,6 +39,32 @@ fn gather(state: &mut State, mut job: GatherJob, config: &EngineConfig) {
         job.memory = BatchMemory::Ready(buffer());
     }
     state.end_gather(job, Ok(()));
+}
+
+#[test]
+fn memory_that_one_long_batch_needs_is_not_kept() {
+    let source = Sized(vec![8_000]);
+    let config = Arc::new(config(1, 42_000, TokenType::I64));
+    for (num_tokens, num_dropped) in [(1 << 16, 0), (1 << 20, 1)] {
+        let mut state = State::new(Arc::clone(&config), false);
+        let mut numbers = PageNumbers::default();
+        let plan = first_tokens(&[0]);
+        let plan = PreparedPlan::new(plan, &config, &source, &mut numbers).unwrap();
+        state.append(&Arc::new(plan), &source);
+        let mut taken = None;
+        while taken.is_none() {
+            match state.next_job(&source) {
+                Some(Job::Load(job)) => state.end_load(&job, Ok(source.page(0))),
+                Some(Job::Gather(job)) => gather(&mut state, job, &config),
+                _ => taken = state.take_head().unwrap(),
+            }
+        }
+        let mut buffer = taken.unwrap();
+        let longer = Sections::new(&Fields::default(), num_tokens, 8);
+        buffer.reshape(longer).unwrap();
+        state.take_back(buffer);
+        assert_eq!(state.take_garbage().buffers.len(), num_dropped);
+    }
 }
 
 #[test]
