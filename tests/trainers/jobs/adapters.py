@@ -302,10 +302,17 @@ class Jax(Adapter):
                     }
                 )
                 number += 1
-                if number in save_at and job.rank == 0:
-                    self.folder.mkdir(parents=True, exist_ok=True)
-                    state = json.dumps(self.loader.state_dict())
-                    self.path(number).write_text(state)
+                if number in save_at:
+                    self.write(number)
+
+    def write(self, step):
+        """Save by rank 0; no rank goes on, and reads it, before it is there."""
+        from jax.experimental.multihost_utils import sync_global_devices
+
+        if job.rank == 0:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.path(step).write_text(json.dumps(self.loader.state_dict()))
+        sync_global_devices(f"saved {step}")
 
     def path(self, step):
         return self.folder / f"{step}.json"
@@ -347,13 +354,19 @@ class Megatron(Adapter):
                 self.write(number + 1, (number + 1) * BATCH_SIZE * job.world_size)
 
     def write(self, step, samples):
-        """Save what a checkpoint has besides tensors, which need a GPU."""
+        """Save what a checkpoint has besides tensors, which need a GPU.
+
+        As Megatron does: rank 0 writes, and no rank goes on before it has.
+        """
         from megatron.core.dist_checkpointing.strategies import common
+        from torch import distributed
 
         folder = self.folder / str(step)
-        folder.mkdir(parents=True, exist_ok=True)
         state = {"args": Namespace(consumed_train_samples=samples), "iteration": step}
-        common.TorchCommonSaveStrategy("torch", 1).save_common(state, folder)
+        if job.rank == 0:
+            folder.mkdir(parents=True, exist_ok=True)
+            common.TorchCommonSaveStrategy("torch", 1).save_common(state, folder)
+        distributed.barrier()
 
     def read(self, step):
         from megatron.core.dist_checkpointing.strategies import common
