@@ -14,7 +14,11 @@ import pytest
 
 import pagefeed as pf
 from made.numbered import numbered_loader
-from pagefeed.errors import AccessDeniedError, UnavailableError
+from pagefeed.errors import (
+    AccessDeniedError,
+    MissingDependencyError,
+    UnavailableError,
+)
 from pagefeed.remote import RemoteStorage
 from pagefeed.remote.credentials import by_botocore, find_keys
 from servers.credential_servers import ROLE, TOKEN, credential_server
@@ -113,7 +117,7 @@ def test_a_profile_without_botocore_says_what_to_install(aws, s3, monkeypatch):
     monkeypatch.delenv("AWS_EC2_METADATA_DISABLED")
     read(s3)  # By the instance's service.
     written(aws, f"[default]\nrole_arn = {ROLE}\n", f"[default]\n{STATIC}")
-    with pytest.raises(AccessDeniedError, match=r"'default': .*'pagefeed\[s3\]'"):
+    with pytest.raises(MissingDependencyError, match=r"'default' .*'pagefeed\[s3\]'"):
         read(s3)
     read(s3, access_key_id=ACCESS_KEY, secret_access_key=SECRET_KEY)
 

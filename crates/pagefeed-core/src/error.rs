@@ -32,6 +32,8 @@ pub enum Kind {
     Invalid,
     /// A number is no token id, or does not fit the type asked for.
     TokenRange,
+    /// An optional dependency of the control plane is not installed.
+    MissingDependency,
     /// The work was cancelled (engine closed, or used after fork).
     Cancelled,
     /// A defect of pagefeed itself (a caught panic).

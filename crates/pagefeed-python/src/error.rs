@@ -20,6 +20,7 @@ fn class_name(kind: Kind) -> &'static str {
         Kind::Stale => "StaleFileError",
         Kind::Invalid => "InvalidArgumentError",
         Kind::TokenRange => "TokenRangeError",
+        Kind::MissingDependency => "MissingDependencyError",
         Kind::Cancelled => "CancelledError",
         Kind::Internal => "InternalError",
     }

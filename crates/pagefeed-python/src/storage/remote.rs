@@ -11,7 +11,7 @@ use pagefeed_core::storage::Storage;
 use pagefeed_remote::{
     Condition, FindKeys, Keys, Listed, Options, Remote as CoreRemote, Service, Source, Version,
 };
-use pyo3::exceptions::{PyOSError, PyTimeoutError};
+use pyo3::exceptions::{PyImportError, PyOSError, PyTimeoutError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
@@ -72,6 +72,8 @@ fn key_error(py: Python<'_>, error: &PyErr) -> Error {
         Kind::Io(ErrorKind::TimedOut)
     } else if error.is_instance_of::<PyOSError>(py) {
         Kind::Io(ErrorKind::PermissionDenied)
+    } else if error.is_instance_of::<PyImportError>(py) {
+        Kind::MissingDependency
     } else {
         Kind::Internal
     };

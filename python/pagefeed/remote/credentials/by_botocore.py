@@ -9,7 +9,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 
-from pagefeed.errors import UnavailableError
+from pagefeed.errors import MissingDependencyError, UnavailableError
 from pagefeed.remote.credentials.keys import AccessKeys, Environment, broken
 
 __all__ = ["botocore_keys"]
@@ -28,12 +28,15 @@ def botocore_keys(source: str, environment: Environment, *profile: str) -> Acces
         profile: Name of a profile, if it is one.
 
     Raises:
-        AccessDeniedError: If it finds none, or is not installed.
+        AccessDeniedError: If it finds none.
+        MissingDependencyError: If it is not installed.
         UnavailableError: If a service does not answer now.
     """
     if find_spec("botocore") is None:
-        advice = "pip install 'pagefeed[s3]', or give keys by AWS_ACCESS_KEY_ID"
-        raise broken(source, "they need botocore, which is not installed", advice)
+        raise MissingDependencyError(
+            f"credentials by {source} need botocore: pip install 'pagefeed[s3]', or "
+            "give keys by AWS_ACCESS_KEY_ID"
+        )
     answer = _answer(source, [sys.executable, "-P", _PROGRAM, *profile], environment)
     match answer:
         case {"keys": [key, secret, token, expires]}:

@@ -58,8 +58,8 @@ def find_keys(options: Mapping[str, str]) -> AccessKeys | KeyService:
     container's service; the instance's.
 
     Raises:
-        AccessDeniedError: If no source is set up, or the first that is gives none, or
-            needs botocore, which is not installed.
+        AccessDeniedError: If no source is set up, or the first that is gives none.
+        MissingDependencyError: If it needs botocore, which is not installed.
         UnavailableError: If a service of the profile does not answer now.
     """
     env = environment(options)

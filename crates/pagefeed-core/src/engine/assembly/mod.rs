@@ -11,6 +11,7 @@ mod documents;
 pub(super) mod gathering;
 pub(super) mod list_rows;
 pub(super) mod loose;
+mod number_lists;
 mod parts;
 pub(super) mod refusal;
 pub(super) mod scatter;
