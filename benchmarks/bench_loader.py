@@ -20,7 +20,6 @@ first batch, whose time is shown apart, to the last.
 """
 
 import argparse
-import ctypes
 import json
 import os
 import platform
@@ -28,7 +27,6 @@ import resource
 import statistics
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -39,14 +37,12 @@ import numpy as np
 import pyarrow.parquet as pq
 
 import data
+from ceiling import bare_loop, build_bare_loop, read_and_decode
 
 BATCH_SIZE = 64
 LENGTH = 2048
 BATCH_TOKENS = BATCH_SIZE * LENGTH
 BUFFER_ROWS = 10_000
-SNAPPY = 1
-BARE = 1
-PAGES_AT_ONCE = 64
 
 Numbers = dict[str, float]
 
@@ -155,103 +151,18 @@ def pyarrow_run(made: data.Data, *, tokens: int) -> Run:
     return Run(batches())
 
 
-@dataclass(frozen=True)
-class Part:
-    """A dictionary page with some data pages: a short column chunk.
-
-    Its tokens stay in the processor's cache or near it, as a batch does.
-    """
-
-    path: Path
-    dictionary: bytes
-    start: int
-    end: int
-
-    @property
-    def size(self) -> int:
-        """Bytes of it."""
-        return len(self.dictionary) + self.end - self.start
-
-
 def ceiling_run(made: data.Data, *, tokens: int, reads: bool) -> Run:
     """Two threads over the same pages, with nothing around the loop."""
-    import pagefeed as pf
-
-    library = ctypes.CDLL(str(bare_loop()))
-    index = pf.parquet([str(path) for path in made.parquet], column="input_ids").index
-    parts = [part for path in made.parquet for part in chunk_parts(path, index)]
-    files = {path: os.open(path, os.O_RDONLY) for path in made.parquet}
-    largest = max(part.size for part in parts)
-    rounds = max(1, tokens // made.num_tokens)
-    done: list[int] = []
-
-    def read(part: Part, into: bytearray) -> bytearray:
-        into[: len(part.dictionary)] = part.dictionary
-        memory = memoryview(into)[len(part.dictionary) : part.size]
-        assert os.preadv(files[part.path], [memory], part.start) == len(memory)
-        return into
-
-    whole = [] if reads else [read(part, bytearray(part.size)) for part in parts]
-
-    def work(first: int) -> None:
-        out, buffer = np.empty(largest, dtype=np.int64), bytearray(largest)
-        for _ in range(rounds):
-            for number in range(first, len(parts), 2):
-                part = parts[number]
-                memory = read(part, buffer) if reads else whole[number]
-                count = library.run_loop(
-                    ctypes.c_uint32(BARE),
-                    (ctypes.c_char * len(memory)).from_buffer(memory),
-                    ctypes.c_size_t(part.size),
-                    ctypes.c_int32(SNAPPY),
-                    ctypes.c_void_p(out.ctypes.data),
-                    ctypes.c_size_t(len(out)),
-                    ctypes.byref(ctypes.c_double()),
-                )
-                done.append(count)
+    decode = read_and_decode(
+        made, rounds=max(1, tokens // made.num_tokens), reads=reads
+    )
 
     def batches() -> Iterator[Any]:
         yield np.zeros((BATCH_SIZE, LENGTH))
-        threads = [threading.Thread(target=work, args=(first,)) for first in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        for _ in range(sum(done) // BATCH_TOKENS - 1):
+        for _ in range(decode() // BATCH_TOKENS - 1):
             yield None
 
     return Run(batches())
-
-
-def chunk_parts(path: Path, index: Any) -> Iterator[Part]:
-    """The pages of a file, some at a time."""
-    pages = [index.locate(page) for page in range(len(index))]
-    mine = [page for page in pages if os.path.samefile(page.file, path)]
-    stored = path.read_bytes()
-    with pq.ParquetFile(path) as file:
-        for group in range(file.num_row_groups):
-            column = file.metadata.row_group(group).column(0)
-            start = column.dictionary_page_offset
-            dictionary = stored[start : column.data_page_offset]
-            of_group = [page for page in mine if page.row_group == group]
-            for first in range(0, len(of_group), PAGES_AT_ONCE):
-                taken = of_group[first : first + PAGES_AT_ONCE]
-                end = taken[-1].offset + taken[-1].compressed_size
-                yield Part(path, dictionary, taken[0].offset, end)
-
-
-def bare_loop() -> Path:
-    """The library with the bare loop."""
-    target = Path(os.environ.get("CARGO_TARGET_DIR") or data.ROOT / "target")
-    name = "libbare_loop" + (".dylib" if sys.platform == "darwin" else ".so")
-    return target / "release" / "examples" / name
-
-
-def build_bare_loop() -> None:
-    """Build it, or see that it is there."""
-    command = ["cargo", "build", "--release", "--locked", "--quiet"]
-    command += ["--package", "pagefeed-core", "--example", "bare_loop"]
-    subprocess.run(command, check=True, cwd=data.ROOT)
 
 
 RUNS: dict[str, Callable[[data.Data, int], Run]] = {
