@@ -34,6 +34,28 @@ def test_sizes_are_those_of_pillow(kind, options):
         assert size_of(memoryview(data)) == (width, height)
 
 
+@pytest.mark.parametrize(
+    ("kind", "options"), [one for one in FORMATS if one[0] == "WEBP"], ids=str
+)
+@pytest.mark.parametrize("size", [(16383, 1), (1, 16383), (8192, 3), (3, 8192)])
+def test_all_bits_of_a_side_count(kind, options, size):
+    out = io.BytesIO()
+    Image.new("RGB", size).save(out, kind, **options)
+    assert size_of(out.getvalue()) == size
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_markers_may_be_filled_up(count):
+    out = io.BytesIO()
+    Image.new("RGB", (300, 200)).save(out, "JPEG")
+    data = out.getvalue()
+    frame = data.index(b"\xff\xc0")
+    filled = data[:frame] + b"\xff" * count + data[frame:]
+    with Image.open(io.BytesIO(filled)) as opened:
+        assert opened.size == (300, 200)
+    assert size_of(filled) == (300, 200)
+
+
 @pytest.mark.parametrize(("kind", "options"), FORMATS, ids=str)
 def test_what_is_cut_off_has_its_size_or_none(kind, options):
     out = io.BytesIO()

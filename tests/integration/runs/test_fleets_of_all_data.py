@@ -115,6 +115,20 @@ def test_weights_that_are_set_hold_from_the_step_behind_the_one_that_is_held(dat
         refuse_differing(members[0], make(), 12)
 
 
+@pytest.mark.parametrize("changes", [{4: "code"}, {4: "code", 5: "web", 8: "math"}])
+def test_weights_set_between_two_steps_hold_from_the_next_one(datasets, changes):
+    def make(**sizes):
+        return make_mixed(
+            mixture(datasets, unit="sequences", max_steps=14), **FLEET | sizes
+        )
+
+    alone, member = make(global_batch_size=None, batch_size=SIZE), make()
+    for step, batch in enumerate(alone):
+        assert asked([member], step) == sorted(first_tokens(batch))
+        for loader in (alone, member) if step in changes else ():
+            loader.set_weights({changes[step]: 1.0})
+
+
 def refuse_differing(one, other, step):
     """Two members look whether they agree."""
     told = []

@@ -329,6 +329,34 @@ def test_a_commit_deletes_its_own_rows_by_position_alone(tmp_path):
     assert left == {(before.path, 0), (before.path, 2), (file.path, 0)}
 
 
+@pytest.mark.parametrize("kind", ["list", "vector"])
+def test_positions_delete_in_older_files_of_their_own_partition(tmp_path, kind):
+    log = empty_table(tmp_path)
+    values: dict[int, list[Any]] = {ID: [1, 2], PART: [0, 0], TOKENS: [[1], [2]]}
+    names = {ID: "id", PART: "part", TOKENS: "tokens"}
+    older = written(values, names)._replace(spec=1, partition=(0,))
+    older = older._replace(path=log.write(older, "older"))
+    newer = older._replace(path=log.write(older, "newer"))
+    log.commit([older])
+
+    def delete(path: str | None, row: int, partition: int) -> None:
+        rows = [(path, row)]
+        if kind == "vector":
+            log.version = 3
+            vectors = [Vector(str(path), [row], 1, (partition,))]
+            log.commit(vectors=vectors)
+        else:
+            written = Written(positions(rows), spec=1, partition=(partition,))
+            log.commit(deletes=[written])
+
+    delete(older.path, 0, 0)
+    delete(newer.path, 0, 0)  # Which is not there yet.
+    delete(older.path, 1, 1)
+    log.commit([newer])
+    left = left_in(pf.iceberg(log.metadata, column="tokens"))
+    assert left == {(older.path, 1), (newer.path, 0), (newer.path, 1)}
+
+
 def tokens_of(dataset: Any) -> set[int]:
     loader = pf.Loader(dataset, sequences=pf.Windows(4, tail="drop"), batch_size=1)
     return {

@@ -266,6 +266,24 @@ def test_what_did_not_grow_is_refused(tmp_path):
         mixed.load_state_dict(state, grown="next-epoch")
 
 
+def test_places_where_data_were_added_rise(tmp_path):
+    add_file(tmp_path, "a.parquet", 0)
+    loader = folder_loader(tmp_path)
+    for number, name in enumerate(["b.parquet", "c.parquet"], start=1):
+        taken(loader, 1)
+        state = loader.state_dict()
+        add_file(tmp_path, name, 100 * number)
+        loader = folder_loader(tmp_path)
+        loader.load_state_dict(state, grown="now")
+    state = loader.state_dict()
+    (first, at), (second, later) = state["grown"]
+    assert at < later
+    folder_loader(tmp_path).load_state_dict(state)
+    wrong = state | {"grown": [[first, later], [second, at]]}
+    with pytest.raises(StateMismatchError, match=r"grown=.* must rise"):
+        folder_loader(tmp_path).load_state_dict(wrong)
+
+
 def all_ranks(folder: Path, world_size: int, **options) -> list[pf.Loader]:
     return [
         folder_loader(folder, rank=rank, world_size=world_size, **options)

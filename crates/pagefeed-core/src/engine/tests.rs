@@ -44,7 +44,22 @@ fn token(page: u64, position: u64) -> u16 {
     (page * 131 + position * 7) as u16
 }
 
-/// Pages of three rows (the middle one empty) in all types.
+/// A page of three rows, the middle one empty, in one of all types.
+fn page_of(page: u64) -> Page {
+    let values = (0..num_tokens(page)).map(|position| token(page, position));
+    Page::Tokens(TokenPage {
+        tokens: match page % 4 {
+            0 => Tokens::U16(values.collect()),
+            1 => Tokens::I32(values.map(i32::from).collect()),
+            2 => Tokens::U32(values.map(u32::from).collect()),
+            _ => Tokens::I64(values.map(i64::from).collect()),
+        },
+        row_offsets: vec![0, 20, 20, num_tokens(page) as u32],
+        ..TokenPage::default()
+    })
+}
+
+/// Pages that are computed.
 #[derive(Default)]
 struct Formula {
     fails: HashSet<u64>,
@@ -114,17 +129,7 @@ impl PageSource for Formula {
                 format!("page {page} is damaged"),
             ));
         }
-        let values = (0..num_tokens(page)).map(|position| token(page, position));
-        Ok(Page::Tokens(TokenPage {
-            tokens: match page % 4 {
-                0 => Tokens::U16(values.collect()),
-                1 => Tokens::I32(values.map(i32::from).collect()),
-                2 => Tokens::U32(values.map(u32::from).collect()),
-                _ => Tokens::I64(values.map(i64::from).collect()),
-            },
-            row_offsets: vec![0, 20, 20, num_tokens(page) as u32],
-            ..TokenPage::default()
-        }))
+        Ok(page_of(page))
     }
 
     fn entry(&self, page: u64) -> PageEntry {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef};
 
-use super::dictionaries::{Cache, Cached};
+use super::dictionaries::{Cache, Cached, Key};
 use super::indexed::Indexed;
 use super::sizes::saturated;
 use crate::decode::OpenedRun;
@@ -52,12 +52,6 @@ impl Indexed {
         // A page inside of a long row holds no row of its own.
         let mut found = found?;
         found.retain(|part| !part.rows.is_empty());
-        let count: usize = found.iter().map(|part| part.rows.len()).sum();
-        if count as u64 != rows.end - rows.start {
-            return Err(Error::corrupt(
-                "the columns of a file have different numbers of rows",
-            ));
-        }
         Ok(found)
     }
 
@@ -126,9 +120,19 @@ impl SharedPages {
         if part.are_all() {
             return make();
         }
-        let turn = &self.making[saturated(part.page) % MADE_AT_ONCE];
-        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
         let key = column.key(&part.record, part.record.offset);
+        self.make_once(key, part.page, make)
+    }
+
+    /// Returns the page of `key`; makes it unless it is kept or another thread does.
+    fn make_once(
+        &self,
+        key: Key,
+        page: u64,
+        make: impl FnOnce() -> Result<SharedPage>,
+    ) -> Result<SharedPage> {
+        let turn = &self.making[saturated(page) % MADE_AT_ONCE];
+        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
         self.cache.get_or_load(key, make)
     }
 
@@ -136,5 +140,34 @@ impl SharedPages {
     pub(super) fn has(&self, column: &Indexed, part: &PageRows) -> bool {
         self.cache
             .has(&column.key(&part.record, part.record.offset))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
+    use std::time::Duration;
+
+    use arrow_array::Int32Array;
+
+    use super::*;
+
+    #[test]
+    fn what_one_thread_makes_the_others_find() {
+        let pages = SharedPages::new(1 << 20);
+        let num_made = AtomicUsize::new(0);
+        let make = || {
+            num_made.fetch_add(1, Ordering::Relaxed);
+            // Long enough for the other thread to come.
+            thread::sleep(Duration::from_millis(50));
+            Ok(SharedPage::Rows(Arc::new(Int32Array::from(vec![1, 2, 3]))))
+        };
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| pages.make_once((0, 0, 7), 7, make).unwrap());
+            }
+        });
+        assert_eq!(num_made.into_inner(), 1);
     }
 }

@@ -1,5 +1,6 @@
 //! How many batches are written before they are asked for.
 
+use super::super::job::Job;
 use super::*;
 
 /// Waits until the only worker has nothing to do; how many batches are finished then.
@@ -131,4 +132,34 @@ fn every_page_is_announced_ahead_of_its_load() {
     announced.dedup();
     // But those that are loaded at once.
     assert!(announced.len() > 560, "{}", announced.len());
+}
+
+#[test]
+fn a_batch_that_could_be_written_waits_for_few_pages_of_one_that_needs_many() {
+    let source = Formula::default();
+    let config = Arc::new(config(1, 1 << 20, TokenType::I64));
+    let mut state = State::new(Arc::clone(&config), false);
+    let mut numbers = PageNumbers::default();
+    let many: Vec<u64> = (1..=30).collect();
+    let long = Plan {
+        destination_row: (0..30).map(|page| page % ROWS as u32).collect(),
+        destination_offset: (0..30).map(|page| page / ROWS as u32 * 10).collect(),
+        ..first_tokens(&many)
+    };
+    for plan in [first_tokens(&[0]), first_tokens(&[0]), long] {
+        let plan = PreparedPlan::new(plan, &config, &source, &mut numbers).unwrap();
+        state.append(&Arc::new(plan), &source);
+    }
+    let mut done = String::new();
+    while done.matches('g').count() < 2 {
+        match state.next_job(&source) {
+            Some(Job::Load(job)) => {
+                done.push('l');
+                state.end_load(&job, Ok(page_of(job.page.page)));
+            }
+            Some(Job::Gather(_)) => done.push('g'),
+            _ => panic!("nothing to do after {done}"),
+        }
+    }
+    assert_eq!(done, "lgllllg");
 }

@@ -1,5 +1,6 @@
 //! Plans that are dropped for others, of batches of other sizes.
 
+use super::super::job::Job;
 use super::*;
 
 #[test]
@@ -151,5 +152,29 @@ fn pages_that_are_held_are_not_loaded_again_for_another_plan() {
                 .values()
                 .all(|&loads| loads == 2)
         );
+    }
+}
+
+#[test]
+fn a_page_on_its_way_is_kept_if_the_last_clear_keeps_pages() {
+    let source = Formula::default();
+    let config = Arc::new(config(1, 1 << 20, TokenType::I64));
+    for keeps_pages in [false, true] {
+        let mut state = State::new(Arc::clone(&config), false);
+        let mut numbers = PageNumbers::default();
+        let plan = first_tokens(&[7]);
+        let plan = PreparedPlan::new(plan, &config, &source, &mut numbers).unwrap();
+        let plan = Arc::new(plan);
+        state.append(&plan, &source);
+        let Some(Job::Load(job)) = state.next_job(&source) else {
+            panic!("the page is not loaded");
+        };
+        state.clear(!keeps_pages);
+        state.clear(keeps_pages);
+        state.end_load(&job, Ok(page_of(7)));
+        assert_eq!(state.take_garbage().pages.len(), usize::from(!keeps_pages));
+        state.append(&plan, &source);
+        let is_there = matches!(state.next_job(&source), Some(Job::Gather(_)));
+        assert_eq!(is_there, keeps_pages);
     }
 }
