@@ -61,19 +61,18 @@ impl Permutations<'_> {
         if !is_whole || !(tweaks.is_empty() || tweaks.len() == values.len()) {
             return Err(Error::invalid("a size or a tweak for each number"));
         }
-        let tweak = |index: usize| tweaks.get(index).copied().unwrap_or(0);
-        match sizes {
-            Sizes::One(size) => {
-                let grid = Grid::new(size);
-                for (index, value) in values.iter_mut().enumerate() {
-                    *value = self.walk(*value, size, grid, tweak(index))?;
-                }
+        // Most numbers have the size of the one before them, and its grid.
+        let (mut size_before, mut grid) = (0, Grid::new(0));
+        for (index, value) in values.iter_mut().enumerate() {
+            let size = match sizes {
+                Sizes::One(size) => size,
+                Sizes::Each(sizes) => sizes[index],
+            };
+            if size != size_before {
+                (size_before, grid) = (size, Grid::new(size));
             }
-            Sizes::Each(sizes) => {
-                for (index, (value, &size)) in values.iter_mut().zip(sizes).enumerate() {
-                    *value = self.walk(*value, size, Grid::new(size), tweak(index))?;
-                }
-            }
+            let tweak = tweaks.get(index).copied().unwrap_or(0);
+            *value = self.walk(*value, size, grid, tweak)?;
         }
         Ok(())
     }
