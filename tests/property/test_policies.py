@@ -218,3 +218,43 @@ def test_a_dataset_that_was_added_is_another_setting_of_nobody():
     other = Memory(pf.mixing.ADO(PRIOR | {"math": 0.2}), 10, NAMES)
     with pytest.raises(StateMismatchError, match=r"prior\[math\]=0.1, and now it is 0"):
         other.load_state_dict(state, 0)
+
+
+def test_nothing_is_learned_in_the_warm_up():
+    policy = pf.mixing.ADO(PRIOR, warmup=3)
+    points = []
+    for step in range(1, 6):
+        policy.update(step, dict.fromkeys(NAMES, 2.0))
+        points.append(len(policy.state_dict()["datasets"]["web"][-1]))
+    assert points == [0, 0, 0, 1, 2]
+
+
+def test_ado_counts_what_was_delivered_and_the_weights_so_far():
+    policy = pf.mixing.ADO(PRIOR, warmup=0, memory=0.25)
+    shares = np.array([*PRIOR.values()])
+    weights, recent, delivered, last = [shares], shares, np.zeros(3), 0
+    # Once a run goes back.
+    for step in [*range(10, 130, 10), 95, *range(130, 180, 10)]:
+        delivered = delivered + max(0, step - last) * weights[-1]
+        last = step
+        loss = {name: 2 + (1 + n) / step for n, name in enumerate(NAMES)}
+        new = policy.update(step, loss)
+        if new is not None:
+            weights.append(np.array([new[name] for name in PRIOR]))
+            recent = 0.75 * recent + 0.25 * weights[-1]
+        saved = policy.state_dict()["datasets"]
+        found = np.array([saved[name][:4] for name in PRIOR])
+        expected = [weights[-1], recent, np.mean(weights, axis=0), delivered]
+        assert found == pytest.approx(np.transpose(expected), rel=1e-4)
+    assert len(weights) > 8
+
+
+def test_points_that_become_one_keep_their_mean():
+    policy, total = pf.mixing.ADO({"web": 1.0}, warmup=0), 0.0
+    for step in range(1, 300):
+        loss = 2 + (step % 7) / 7 + 10 / step
+        policy.update(step, {"web": loss})
+        total += loss
+        points = np.array(policy.state_dict()["datasets"]["web"][-1])
+        assert points[:, 2].sum() == step
+        assert points[:, 1] @ points[:, 2] == pytest.approx(total, rel=1e-4)

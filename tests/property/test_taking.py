@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import pagefeed as pf
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.selection import taking
 
 LENGTHS = st.lists(st.integers(0, 40), min_size=1, max_size=60).filter(any)
 
@@ -101,6 +102,25 @@ def test_selections_of_one_index_that_take_as_much_are_kept_apart(tmp_path):
     for rows in (web, half, few):
         taken = rows.take(tokens=20_000).spans.num_values
         assert taken == 20_000, f"of {rows.spans.num_values}"
+
+
+def test_seeds_that_take_as_much_are_kept_apart(tmp_path):
+    paths = written(tmp_path, [50] * 400, [100])
+    web = pf.parquet(paths, column="input_ids", cache_dir=tmp_path / "cache")
+    taken = [kept(web.take(tokens=2000, seed=seed)) for seed in (0, 1, 0)]
+    assert taken[0] == taken[2] != taken[1]
+    assert [len(rows) for rows in taken] == [40] * 3
+
+
+def test_a_share_below_one_token_takes_a_row(web):
+    assert len(kept(web.take(share=1e-9))) == 1
+
+
+def test_rows_left_out_count_nothing_where_many_hashes_begin_alike(web, monkeypatch):
+    part = web.split(train=0.5, seed=3)["train"]
+    expected = kept(part.take(share=0.3))
+    monkeypatch.setattr(taking, "BUCKET_BITS", 1)
+    assert kept(part.take(share=0.3)) == expected
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Ranks from meshes, and the proof that all processes are fed what they must be."""
 
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -8,6 +9,10 @@ from hypothesis import strategies as st
 
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.launch import Ranks, check_agreement, from_jax, from_mesh, gather_from
+
+
+class Device(NamedTuple):
+    process_index: int
 
 
 def mesh_of(shape, names, coordinate):
@@ -133,6 +138,31 @@ def test_what_is_not_proved_is_said():
 def test_wrong_ranks_are_named(made, same, match):
     with pytest.raises(InvalidArgumentError, match=match):
         agree(made, same)
+
+
+@pytest.mark.parametrize(
+    ("spans", "rank"),
+    [
+        ([(0, 3), (3, 6)], 1),
+        ([(3, 6), (0, 3)], 0),
+        ([(0, 6), (0, 6)], 0),
+        ([(0, 4), (2, 6)], None),
+        ([(0, 2), (2, 4)], None),
+    ],
+)
+def test_ranks_of_a_sharding_share_all_rows(monkeypatch, spans, rank):
+    jax = SimpleNamespace(process_index=lambda: 1)
+    monkeypatch.setitem(__import__("sys").modules, "jax", jax)
+    devices = [Device(process) for process in range(len(spans))]
+    indices = {
+        device: (slice(*span),) for device, span in zip(devices, spans, strict=True)
+    }
+    sharding = SimpleNamespace(devices_indices_map=lambda _: indices)
+    if rank is not None:
+        assert from_jax(sharding, rows=6) == Ranks(rank, len(set(spans)))
+        return
+    with pytest.raises(InvalidArgumentError, match="no equal shares"):
+        from_jax(sharding, rows=6)
 
 
 def test_jax_needs_jax(monkeypatch):

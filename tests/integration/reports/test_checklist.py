@@ -88,6 +88,22 @@ def test_a_sequence_on_two_ranks_is_found(folder):
     assert "1 sequences on several ranks" in wrong(first, second)["exactly once"]
 
 
+@pytest.mark.parametrize("apart", [4.9, -4.9, 5.1, -5.1])
+def test_clocks_may_be_five_seconds_apart(folder, apart):
+    first = facts(folder, 0)
+    other = facts(folder, 1)
+    other["clock"] = other["written"] + apart
+    assert ("clock" in wrong(first, other)) == (abs(apart) > 5)
+
+
+def test_the_largest_world_says_which_ranks_there_are(folder):
+    first = facts(folder, 0)
+    found = wrong(first, first | {"world_size": 2, "ranks": [1]})["ranks"]
+    assert "world sizes differ: 2, 4" in found
+    assert "on no node: ranks 2, 3" in found
+    assert "on several nodes: ranks 1" in found
+
+
 def test_a_node_that_is_missing_is_found(folder):
     assert "ranks 2, 3" in wrong(facts(folder, 0))["ranks"]
 
