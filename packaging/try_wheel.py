@@ -2,7 +2,8 @@
 
 For example: python packaging/try_wheel.py dist/pagefeed-*-x86_64.whl
 
-The blocks of the first tutorial run there, as a new user copies them. With
+The blocks of the first tutorial run there, as a new user copies them, and the tests of
+`tests/outside`, which extend the package by its contract. With
 `--tutorials` so do all tutorials but those of a bucket and of many nodes, one behind
 the other in one folder; their packages take some GB.
 """
@@ -128,6 +129,10 @@ def _try(wheel: Path, pages: list[str], home: Path) -> None:
         print(f"{page}: {time.monotonic() - begun:.0f} s", flush=True)
         if page == FIRST:
             run("python", "-c", LOOK)
+            # Extensions that know the contract alone.
+            shutil.copytree(ROOT / "tests" / "outside", home / "tests" / "outside")
+            run("python", "-m", "pip", "install", "pytest", "pyarrow")
+            run("python", "-m", "pytest", "-q", str(home / "tests"))
             for verb in ("inspect", "plan", "verify", "smoke"):
                 data = ("data", "--column", "input_ids", "--length", "256")
                 run("pagefeed", verb, *data, "--json")

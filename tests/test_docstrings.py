@@ -18,7 +18,7 @@ import pytest
 import torch
 
 import pagefeed as pf
-from made.flat_files import write_mds, write_megatron, write_stream
+from made import flat_files
 from made.tables import rows_table, write_delta, write_iceberg
 
 OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
@@ -63,12 +63,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("web", "code"):
         (folder / "corpus" / name).mkdir(parents=True)
         pq.write_table(table, folder / "corpus" / name / "part-0.parquet")
-    (folder / "data").mkdir()
-    documents = [row[:50] for row in tokens]
-    write_megatron(folder / "data" / "corpus_text_document", documents)
-    write_mds(folder / "corpus" / "mds", documents)
-    write_stream(folder / "corpus" / "stream", documents)
-    np.concatenate(documents).astype("<u2").tofile(folder / "corpus" / "train.bin")
+    for write in flat_files.KINDS.values():
+        write(folder / "corpus", flat_files.some_documents(longest=50))
     texts = [f"Of the {n}th part, and of what it holds: {n * n}." for n in range(400)]
     said = pa.table({"text": texts, "url": texts, "lang": ["en", "de"] * 200})
     for name in ("web", "law"):

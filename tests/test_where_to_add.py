@@ -1,4 +1,4 @@
-"""The table of where to add things names what is there."""
+"""The tree, and the table of where to add things, name what is there."""
 
 import re
 from pathlib import Path
@@ -48,6 +48,17 @@ def test_what_a_row_names_is_there(row):
     for span in re.findall(r"`([^`]+)`", row):
         if span not in places and span not in FREE:
             assert {*re.findall(r"\w+", span)} <= words, f"{span} is not in {[*places]}"
+
+
+def test_the_tree_names_every_folder_and_room():
+    tree = PAGE[PAGE.index("\npython/pagefeed/ ") : PAGE.index("\ntests/ ")]
+    words = {*re.findall(r"^ +([\w /]+?)(?:  |$)", tree, re.MULTILINE)}
+    named = {word.rstrip("/") for each in words for word in each.split()}
+    folders = [PACKAGE, PACKAGE / "core"]
+    found = {path for folder in folders for path in folder.iterdir()}
+    rooms = {path.stem for path in found if path.is_dir() or path.suffix == ".py"}
+    hidden = {"__init__", "__main__", "__pycache__", "_core"}
+    assert rooms - named - hidden == set()
 
 
 def test_there_is_one_table():

@@ -21,7 +21,44 @@ from pagefeed._names import imported as _imported
 from pagefeed._names import near_name as _near_name
 from pagefeed.rooms import PROVIDED as _PROVIDED  # noqa: F401 - it says where they are
 
-if _TYPE_CHECKING:  # The same names as in EXPORTS, for those who read types.
+_NAMES = {
+    "_core": ("__version__",),
+    "aligned": ("Aligned",),
+    "balance": ("Balance",),
+    "context_parallel": ("ContextParallel",),
+    "core.batches": ("Fields",),
+    "core.dataset": ("PageIndex",),
+    "core.loader": ("Loader",),
+    "core.order": ("Permutation", "Shuffle"),
+    "core.sequences": ("Packed", "Windows"),
+    "documents": ("Decode", "Documents"),
+    "errors": ("PagefeedError",),
+    "flat": ("StreamWriter", "mds", "megatron", "stream", "tokens"),
+    "images": ("with_images",),
+    "infilling": ("Infill",),
+    "mixture": ("Mixture", "Stage", "mix"),
+    "parquet_files": ("parquet",),
+    "prepare": ("TeacherWriter", "convert", "tokenize"),
+    "reports": (
+        "diagnose",
+        "doctor",
+        "forecast",
+        "inspect",
+        "report",
+        "smoke",
+        "trace",
+        "verify",
+    ),
+    "progress": ("Progress", "show_progress"),
+    "tables": ("delta", "iceberg"),
+    "tokenizer": ("Tokenizer",),
+    "uncounted": ("TextLoader",),
+    "view": ("SequenceView",),
+}
+
+_EXPORTS.update({name: module for module, names in _NAMES.items() for name in names})
+
+if _TYPE_CHECKING:  # The same names, for those who read types.
     __version__: str
     from pagefeed import errors, mixing
     from pagefeed.aligned import Aligned

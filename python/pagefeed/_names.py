@@ -1,4 +1,4 @@
-"""The public names, and the modules that have them."""
+"""How public names are imported when they are used, and what they are called."""
 
 from __future__ import annotations
 
@@ -14,43 +14,8 @@ __all__ = ["EXPORTS", "FACES", "imported", "name_as_imported", "near_name"]
 FACES = ("dataset", "errors", "mixing", "prepare", "reports", "run")
 """Modules of results, and of what few people call."""
 
-_NAMES = {
-    "_core": ("__version__",),
-    "aligned": ("Aligned",),
-    "balance": ("Balance",),
-    "context_parallel": ("ContextParallel",),
-    "core.batches": ("Fields",),
-    "core.dataset": ("PageIndex",),
-    "core.loader": ("Loader",),
-    "core.order": ("Permutation", "Shuffle"),
-    "core.sequences": ("Packed", "Windows"),
-    "documents": ("Decode", "Documents"),
-    "errors": ("PagefeedError",),
-    "flat": ("StreamWriter", "mds", "megatron", "stream", "tokens"),
-    "images": ("with_images",),
-    "infilling": ("Infill",),
-    "mixture": ("Mixture", "Stage", "mix"),
-    "parquet_files": ("parquet",),
-    "prepare": ("TeacherWriter", "convert", "tokenize"),
-    "reports": (
-        "diagnose",
-        "doctor",
-        "forecast",
-        "inspect",
-        "report",
-        "smoke",
-        "trace",
-        "verify",
-    ),
-    "progress": ("Progress", "show_progress"),
-    "tables": ("delta", "iceberg"),
-    "tokenizer": ("Tokenizer",),
-    "uncounted": ("TextLoader",),
-    "view": ("SequenceView",),
-}
-
-EXPORTS = {name: module for module, names in _NAMES.items() for name in names}
-"""Module of each public name."""
+EXPORTS: dict[str, str] = {}
+"""Module of each public name, as the package lists them."""
 
 CALLED = {
     *(

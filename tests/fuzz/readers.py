@@ -15,6 +15,7 @@ from saved_files import digest_of
 
 import pagefeed as pf
 from made.chats import CHATS
+from made.flat_files import opened
 from made.tokenizers_made import TEXTS, tokenizer_json
 from pagefeed.tokenizer import ChatTemplate
 
@@ -113,20 +114,10 @@ def _flat(dataset: pf.dataset.FlatDataset, **options: Any) -> bool:
     return True
 
 
-def npy(job: Job) -> bool:
-    return _flat(pf.tokens(job["folder"], eos=0))
-
-
-def raw(job: Job) -> bool:
-    return _flat(pf.tokens(job["folder"], dtype="uint16", eos=0))
-
-
-def megatron(job: Job) -> bool:
-    return _flat(pf.megatron(f"{job['folder']}/corpus"))
-
-
-def mds(job: Job) -> bool:
-    return _flat(pf.mds(job["folder"]))
+def flat(job: Job) -> bool:
+    """Files of a format, in a folder or with a prefix there."""
+    prefix = "/corpus_text_document" if job["format"] == "megatron" else ""
+    return _flat(opened(job["format"], job["folder"] + prefix))
 
 
 def stream(job: Job) -> bool:
@@ -162,7 +153,7 @@ def chat(job: Job) -> bool:
 READERS = {
     one.__name__: one
     for one in (
-        *(pages, batches, saved, texts, npy, raw, megatron, mds, stream),
+        *(pages, batches, saved, texts, flat, stream),
         *(tokenizer, chat),
     )
 }

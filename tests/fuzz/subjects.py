@@ -21,6 +21,7 @@ import pagefeed as pf
 from made import chats, flat_files
 from made.damage import BINARY, JSON, TEXT, Damage, compressed, inside
 from made.tokenizers_made import MADE, ranks, sentence_pieces, tokenizer_json
+from pagefeed.flat import FLAT_FORMATS
 
 ROWS = 40
 HOSTILE_JINJA = [
@@ -209,17 +210,17 @@ def _flat_subjects() -> dict[str, Subject]:
     """Files of tokens."""
     documents = flat_files.some_documents(20, longest=60)
     writers: dict[str, Callable[[Path], object]] = {
-        "npy": lambda folder: flat_files.npy(folder, documents),
-        "raw": lambda folder: flat_files.raw(folder, documents),
-        "megatron": lambda folder: flat_files.megatron(folder, documents),
-        "mds": lambda folder: flat_files.write_mds(folder, documents, shards=2),
-        "stream": lambda folder: _stream(folder, documents),
+        name: partial(flat_files.KINDS[name], documents=documents)
+        for name in FLAT_FORMATS
     }
+    writers["stream"] = partial(_stream, documents=documents)
     made = {}
     for name, write in writers.items():
         files = _written(write)
         by_name = {one: JSON for one in files if one.endswith(".json")}
-        made[name] = Subject(name, files, BINARY, by_name, has_end=name != "raw")
+        read = "stream" if name == "stream" else "flat"
+        has_end, options = name != "raw", {"format": name}
+        made[name] = Subject(read, files, BINARY, by_name, has_end, options)
     return made
 
 

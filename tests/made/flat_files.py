@@ -4,10 +4,12 @@ import json
 import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import pagefeed as pf
+from pagefeed.prepare import TOKEN_FORMATS
 
 Documents = Sequence[Sequence[int]]
 CODES = {"uint8": 1, "int8": 2, "int16": 3, "int32": 4, "int64": 5, "uint16": 8}
@@ -103,7 +105,9 @@ def npy(folder, documents: Documents, dtype="int32") -> pf.dataset.FlatDataset:
 
 def megatron(folder, documents: Documents, dtype="uint16") -> pf.dataset.FlatDataset:
     """A Megatron dataset of these documents."""
-    return pf.megatron(write_megatron(Path(folder) / "corpus", documents, dtype))
+    return pf.megatron(
+        write_megatron(Path(folder) / "corpus_text_document", documents, dtype)
+    )
 
 
 def mds(folder, documents: Documents, dtype="uint16") -> pf.dataset.FlatDataset:
@@ -121,7 +125,7 @@ def stream(folder, documents: Documents, dtype="uint16") -> pf.dataset.FlatDatas
 def records(folder, documents: Documents) -> pf.dataset.FlatDataset:
     """A stream with a number beside every token."""
     dtype = [("weight", "f4"), ("token", "u4")]
-    return stream(folder, documents, dtype)
+    return pf.stream(write_stream(Path(folder) / "records", documents, dtype))
 
 
 KINDS: dict[str, Callable[[Path, Documents], pf.dataset.FlatDataset]] = {
@@ -132,6 +136,17 @@ KINDS: dict[str, Callable[[Path, Documents], pf.dataset.FlatDataset]] = {
     "stream": stream,
     "records": records,
 }
+"""Writers of each format, into a folder that they may share."""
+
+
+def opened(name: str, paths: Any, dtype: str = "uint16", **settings: Any) -> Any:
+    """Files in a format of ``convert`` as a dataset, told what they do not say."""
+    told: dict[str, dict[str, Any]] = {
+        "parquet": {"column": "input_ids"},
+        "raw": {"dtype": dtype, "eos": 0},
+        "npy": {"eos": 0},
+    }
+    return TOKEN_FORMATS[name].reader(paths, **told.get(name, {}) | settings)
 
 
 def some_documents(num_documents=300, seed=3, longest=2000) -> list[list[int]]:

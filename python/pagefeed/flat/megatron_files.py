@@ -243,7 +243,7 @@ def megatron(
         MissingFileError: If no file has this prefix.
 
     Example:
-        >>> megatron("data/corpus_text_document")  # doctest: +SKIP
+        >>> megatron("corpus/corpus_text_document")  # doctest: +SKIP
     """
     check_choice(rows, ("documents", "sequences"), "rows")
     given = [prefixes] if isinstance(prefixes, str) else prefixes

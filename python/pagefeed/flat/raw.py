@@ -157,7 +157,7 @@ def tokens(
         InvalidArgumentError: If tokens do not come in ``dtype``.
 
     Example:
-        >>> tokens("corpus/train.bin", dtype="uint16")  # doctest: +SKIP
+        >>> tokens("corpus/tokens.bin", dtype="uint16")  # doctest: +SKIP
     """
     return FlatDataset(
         files=tuple(Storage().list_files(paths, RawOutput.signs)),

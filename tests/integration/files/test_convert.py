@@ -1,10 +1,9 @@
 """Token files in one format become the same documents in another."""
 
 import json
-from collections.abc import Callable
 from inspect import unwrap
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import get_args, get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +12,7 @@ import pytest
 
 import pagefeed as pf
 from made import flat_files
+from made.flat_files import opened
 from pagefeed import errors
 from pagefeed.cli import main
 from pagefeed.flat import FLAT_FORMATS, FlatName
@@ -22,14 +22,6 @@ ROOT = Path(__file__).resolve().parents[3]
 
 DOCUMENTS = flat_files.some_documents(200)
 TOKENS = [token for document in DOCUMENTS for token in document]
-OPEN: dict[str, Callable[..., Any]] = {
-    "parquet": lambda path, **_: pf.parquet(path, column="input_ids"),
-    "stream": lambda path, **_: pf.stream(path),
-    "megatron": lambda path, **_: pf.megatron(path),
-    "mds": lambda path, **_: pf.mds(path),
-    "raw": lambda path, dtype: pf.tokens(path, dtype=dtype, eos=0),
-    "npy": lambda path, **_: pf.tokens(path, eos=0),
-}
 
 
 def documents_of(dataset) -> list[list[int]]:
@@ -45,12 +37,12 @@ def source(tmp_path_factory) -> pf.dataset.ParquetDataset:
     return pf.parquet(folder, column="input_ids")
 
 
-@pytest.mark.parametrize("via", OPEN)
+@pytest.mark.parametrize("via", TOKEN_FORMATS)
 @pytest.mark.parametrize("dtype", ["uint16", "int32"])
 def test_there_and_back(source, tmp_path, via, dtype):
     done = pf.convert(source, tmp_path / "out", to=via, dtype=dtype, shard_size=20_000)
     assert (done.num_documents, done.num_tokens) == (len(DOCUMENTS), len(TOKENS))
-    dataset = OPEN[via](list(done.files), dtype=done.dtype)
+    dataset = opened(via, list(done.files), done.dtype)
     assert dataset.index.value_bytes == np.dtype(dtype).itemsize
     assert documents_of(dataset) == DOCUMENTS
     again = pf.convert(dataset, tmp_path / "back", to="parquet", column="input_ids")
@@ -90,7 +82,7 @@ def test_empty_and_null_documents(tmp_path):
     source = pf.parquet(tmp_path / "a.parquet", column="input_ids")
     for to in ("stream", "megatron", "parquet"):
         done = pf.convert(source, tmp_path / to, to=to)
-        assert documents_of(OPEN[to](list(done.files))) == [[1, 2], [], [], [3]]
+        assert documents_of(opened(to, list(done.files))) == [[1, 2], [], [], [3]]
         assert (done.num_documents, done.num_left_out) == (4, 0)
 
 
@@ -131,9 +123,10 @@ def test_what_is_refused(source, tmp_path):
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-@pytest.mark.parametrize("to", ["stream", "megatron", "mds", "raw", "npy", "parquet"])
+@pytest.mark.parametrize("to", TOKEN_FORMATS)
 def test_the_verb(source, tmp_path, capsys, to):
-    output = str(tmp_path / "out") + (f".{to}" if to == "npy" else "")
+    sign = TOKEN_FORMATS[to].writer.signs[0]
+    output = str(tmp_path / "out") + sign * sign.startswith(".")
     command = ["convert", *source.files, "--to", to, "--output", output, "--json"]
     assert main([*command, "--dtype", "uint16"]) == 0
     done = json.loads(capsys.readouterr().out)
@@ -153,14 +146,14 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(p): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
-@pytest.mark.parametrize("to", OPEN)
+@pytest.mark.parametrize("to", TOKEN_FORMATS)
 def test_an_output_that_is_there_is_refused_before_anything_is_opened(
     source, tmp_path, to
 ):
     done = pf.convert(source, tmp_path / "a", to=to, dtype="uint16")
     before = contents(tmp_path)
     assert before
-    dataset = OPEN[to](list(done.files), dtype="uint16")
+    dataset = opened(to, list(done.files))
     with pytest.raises(errors.InvalidArgumentError, match="is there already"):
         pf.convert(dataset, tmp_path / "a", to=to)
     assert contents(tmp_path) == before
@@ -185,7 +178,7 @@ def test_texts_are_refused_before_anything_is_opened(tmp_path):
 def test_formats_are_named_in_one_place():
     assert get_args(FlatName) == tuple(FLAT_FORMATS)
     assert ("parquet", *get_args(FlatName)) == tuple(TOKEN_FORMATS)
-    assert set(OPEN) == set(TOKEN_FORMATS)
+    assert set(FLAT_FORMATS) <= set(flat_files.KINDS)
     [to] = [get_type_hints(pf.convert)["to"]]
     assert {name for part in get_args(to) for name in get_args(part) or (part,)} == set(
         TOKEN_FORMATS

@@ -6,6 +6,7 @@ import os
 import pkgutil
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ import pytest
 
 import pagefeed as pf
 import pagefeed.cli
+from made.flat_files import opened
 from made.texts_made import make_tokenizer
 from pagefeed.cli import main
 from pagefeed.dataset import write_index
@@ -24,6 +26,7 @@ from pagefeed.errors import (
     InvalidArgumentError,
     PagefeedError,
 )
+from pagefeed.flat import FLAT_FORMATS
 from pagefeed.reports import plot_mixture
 from servers.refusing_store import refusing
 
@@ -53,6 +56,11 @@ class Output(NamedTuple):
 
 def index_of(dataset: Any) -> object:
     return dataset.index
+
+
+def cached(name: str, path: Any, _: object) -> object:
+    """The index of flat files that are called as their format."""
+    return index_of(opened(name, name, cache_dir=path))
 
 
 def texts() -> Any:
@@ -133,16 +141,10 @@ OUTPUTS = {
     "parquet.cache_dir": Output(
         lambda path, _: index_of(pf.parquet("a.parquet", **COLUMN, cache_dir=path))
     ),
-    "tokens.cache_dir": Output(
-        lambda path, _: index_of(pf.tokens("a.bin", dtype="u2", cache_dir=path))
-    ),
-    "stream.cache_dir": Output(
-        lambda path, _: index_of(pf.stream("stream", cache_dir=path))
-    ),
-    "mds.cache_dir": Output(lambda path, _: index_of(pf.mds("mds", cache_dir=path))),
-    "megatron.cache_dir": Output(
-        lambda path, _: index_of(pf.megatron("megatron", cache_dir=path))
-    ),
+    **{
+        f"{reader.__name__}.cache_dir": Output(partial(cached, name))
+        for name, (reader, _) in FLAT_FORMATS.items()
+    },
 }
 
 
@@ -193,9 +195,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     table = pa.table({"input_ids": [[1, 2, 3]] * 9, "text": ["ab cd ab"] * 9})
     pq.write_table(table, "a.parquet")
     Path("a.jsonl").write_text('{"text": "words"}\n' * 9)
-    Path("a.bin").write_bytes(bytes(64))
     data = pf.parquet("a.parquet", **COLUMN)
-    for to in ("stream", "mds", "megatron"):
+    for to in FLAT_FORMATS:
         pf.convert(data, to, to=to, dtype="uint16")
     return tmp_path
 
