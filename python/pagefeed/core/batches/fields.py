@@ -117,11 +117,8 @@ class Fields:
     @lazy
     def made(self) -> tuple[str, ...]:
         """The fields that the data plane makes."""
-        return tuple(
-            name
-            for name in self.names
-            if FIELDS[name].shape not in {"sequences", "table"}
-        )
+        others = {"sequences", "table"}
+        return tuple(name for name in self.names if FIELDS[name].shape not in others)
 
     @property
     def settings(self) -> dict[str, Any]:
