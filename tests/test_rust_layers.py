@@ -21,7 +21,7 @@ LAYERS = {
     ),
     "pagefeed-remote": (
         *("counters", "runtime", "options", "address", "transport", "pace", "requests"),
-        *("cache", "places", "live", "listing", "reading", "remote"),
+        *("cache", "backends", "live", "listing", "reading", "remote"),
     ),
     "pagefeed-tokenizer": ("json_lines", "patterns", "exact", "fast", "tokenizer"),
     "pagefeed-python": (

@@ -13,7 +13,7 @@ class ListedSpans:
 
     erased = None
     index: Any = SimpleNamespace(
-        null_pages=(), is_joined=False, value_bytes=4, check_cut=lambda _: None
+        null_pages=(), is_borderless=False, value_bytes=4, check_cut=lambda _: None
     )
 
     def __init__(self, files: list[list[tuple[int, int]]]) -> None:

@@ -24,7 +24,7 @@ class PackedSpans(ListedSpans):
         self._run = run
         self.index = self
         self.null_pages = ()
-        self.is_joined = False
+        self.is_borderless = False
         self.value_bytes = 4
         self.bytes_beside = 0
 
@@ -96,10 +96,10 @@ def test_blocks_hold_every_row_once_and_little_padding(files, packed, run, copie
     # Bundles: the rows of all spans in turn.
     keys = bundle_keys(np.arange(len(sequences)))
     bundles = sequences.bundles(keys)
-    assert bundles.part_page.tolist() == list(range(len(spans)))
+    assert bundles.slice_page.tolist() == list(range(len(spans)))
     assert bundles.num_sequences.sum() == sequences.num_sequences
     assert np.array_equal(
-        bundles.part_rows, np.diff(spans.first_rows(np.arange(len(spans) + 1)))
+        bundles.slice_rows, np.diff(spans.first_rows(np.arange(len(spans) + 1)))
     )
     if packed.join == "file":
         assert set(spans.file_first_span.tolist()) <= set(sequences.first_span.tolist())

@@ -73,13 +73,13 @@ impl RecycledBuffer {
         Ok(Self { memory, size })
     }
 
-    /// Returns the bytes of all `parts`, copied into one buffer.
-    pub fn joined(pieces: &[&[u8]]) -> Result<Self> {
-        let mut buffer = Self::new(pieces.iter().map(|piece| piece.len()).sum())?;
+    /// Returns the bytes of all `slices`, copied into one buffer.
+    pub fn concat(slices: &[&[u8]]) -> Result<Self> {
+        let mut buffer = Self::new(slices.iter().map(|slice| slice.len()).sum())?;
         let mut at = 0;
-        for piece in pieces {
-            buffer[at..at + piece.len()].copy_from_slice(piece);
-            at += piece.len();
+        for slice in slices {
+            buffer[at..at + slice.len()].copy_from_slice(slice);
+            at += slice.len();
         }
         Ok(buffer)
     }

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::error::{Error, Result, catch_panic};
 use crate::sync::thread::{self, Builder};
 
-/// Runs the parts of some work, numbered from 0, on at most `num_threads` threads
-/// including this one. `make` returns the function that runs parts on a thread.
+/// Runs tasks, numbered from 0, on at most `num_threads` threads
+/// including this one. `make` returns the function that runs tasks on a thread.
 ///
 /// Returns the results in order, or the error of the lowest number.
 pub fn on_threads<T, W>(
     num_threads: usize,
-    num_parts: usize,
+    num_tasks: usize,
     make: impl Fn() -> W + Sync,
 ) -> Result<Vec<T>>
 where
@@ -24,7 +24,7 @@ where
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             // Numbers below a failed one go on: one of them may fail, too.
-            if index >= num_parts || index > failed.load(Ordering::Relaxed) {
+            if index >= num_tasks || index > failed.load(Ordering::Relaxed) {
                 return done;
             }
             let result = catch_panic(|| work(index));
@@ -36,7 +36,7 @@ where
     };
     let mut done = thread::scope(|scope| {
         // Where the system gives no more threads, those there are do the work.
-        let threads: Vec<_> = (1..num_threads.min(num_parts))
+        let threads: Vec<_> = (1..num_threads.min(num_tasks))
             .map_while(|_| Builder::new().spawn_scoped(scope, run).ok())
             .collect();
         let mut done = run();
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_come_in_their_order() {
+    fn results_come_in_their_order() {
         for num_threads in [1, 4] {
             let doubled = on_threads(num_threads, 100, || |index| Ok(2 * index));
             let expected: Vec<usize> = (0..100).map(|index| 2 * index).collect();

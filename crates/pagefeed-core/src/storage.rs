@@ -87,7 +87,7 @@ pub trait Storage: Send + Sync {
     fn stamp(&self, path: &str) -> Result<Stamp>;
 
     /// Bytes of `ranges` of `file`, in their order; refuses a file that is not in the state
-    /// it was indexed in ([`Kind::Stale`](crate::Kind::Stale)). May join neighbours, and send
+    /// it was indexed in ([`Kind::Stale`](crate::Kind::Stale)). May coalesce neighbours, and send
     /// several requests at a time.
     fn read_ranges(&self, file: &FileId, ranges: &[Range<u64>]) -> Result<Vec<Bytes>>;
 
@@ -113,9 +113,9 @@ pub trait Storage: Send + Sync {
     }
 
     /// Reads several ranges of one file, given by their offsets.
-    fn read_many_into(&self, file: &FileId, parts: &mut [(u64, &mut [u8])]) -> Result<()> {
-        let mut parts = parts.iter_mut();
-        parts.try_for_each(|(offset, into)| self.read_into(file, *offset, into))
+    fn read_many_into(&self, file: &FileId, into: &mut [(u64, &mut [u8])]) -> Result<()> {
+        let mut each = into.iter_mut();
+        each.try_for_each(|(offset, into)| self.read_into(file, *offset, into))
     }
 
     /// Advice: the range will be read soon.
@@ -157,14 +157,14 @@ pub struct FileRanges {
 }
 
 impl FileRanges {
-    /// Takes ranges in any order, and joins those that touch, so that each read is
+    /// Takes ranges in any order, and coalesces those that touch, so that each read is
     /// inside one range.
     pub fn new(file: FileId, mut ranges: Vec<Range<u64>>) -> Self {
         ranges.sort_unstable_by_key(|range| (range.start, range.end));
-        let joined = join_near(ranges.into_iter(), 0, u64::MAX).map(|(range, _)| range);
+        let coalesced = coalesce(ranges.into_iter(), 0, u64::MAX).map(|(range, _)| range);
         Self {
             file,
-            ranges: joined.collect(),
+            ranges: coalesced.collect(),
         }
     }
 }
@@ -173,12 +173,12 @@ impl FileRanges {
 #[derive(Debug, Default)]
 pub struct Fetched {
     /// Rising ranges, with their bytes.
-    parts: Vec<(Range<u64>, Bytes)>,
+    ranges: Vec<(Range<u64>, Bytes)>,
 }
 
 impl Fetched {
     /// Nothing fetched: everything is read when needed.
-    pub const NOTHING: &'static Self = &Self { parts: Vec::new() };
+    pub const NOTHING: &'static Self = &Self { ranges: Vec::new() };
 
     /// Returns a storage that has these bytes, and reads others.
     pub fn over<'a>(&'a self, storage: &'a dyn Storage) -> Overlay<'a> {
@@ -191,25 +191,25 @@ impl Fetched {
     /// Adds bytes of the same file.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
-        self.parts.extend(other.parts);
-        self.parts.sort_by_key(|(range, _)| range.start);
+        self.ranges.extend(other.ranges);
+        self.ranges.sort_by_key(|(range, _)| range.start);
         self
     }
 
     /// Adds bytes of the same file.
     pub(crate) fn add(&mut self, range: Range<u64>, bytes: Bytes) {
         let at = self
-            .parts
+            .ranges
             .partition_point(|(earlier, _)| earlier.start <= range.start);
-        self.parts.insert(at, (range, bytes));
+        self.ranges.insert(at, (range, bytes));
     }
 
     /// Returns the bytes of a range, if they were fetched.
     pub(crate) fn find(&self, range: &Range<u64>) -> Option<Bytes> {
         let next = self
-            .parts
+            .ranges
             .partition_point(|(fetched, _)| fetched.start <= range.start);
-        let (fetched, bytes) = self.parts.get(next.checked_sub(1)?)?;
+        let (fetched, bytes) = self.ranges.get(next.checked_sub(1)?)?;
         let begin = usize::try_from(range.start - fetched.start).ok()?;
         let end = usize::try_from(range.end.checked_sub(fetched.start)?).ok()?;
         (begin <= end && end <= bytes.len()).then(|| bytes.slice(begin..end))
@@ -229,7 +229,7 @@ pub fn fetch(storage: &dyn Storage, wanted: &[FileRanges]) -> Result<Vec<Fetched
     let files: Vec<FileRanges> = files.map(together).collect();
     let mut bytes = storage.read_files(&files)?.into_iter().flatten();
     let fetched = |of_file: &FileRanges| Fetched {
-        parts: of_file.ranges.iter().cloned().zip(bytes.by_ref()).collect(),
+        ranges: of_file.ranges.iter().cloned().zip(bytes.by_ref()).collect(),
     };
     Ok(wanted.iter().map(fetched).collect())
 }
@@ -237,42 +237,42 @@ pub fn fetch(storage: &dyn Storage, wanted: &[FileRanges]) -> Result<Vec<Fetched
 /// Bytes between two ranges that are read with them: a call of the system costs as much.
 pub const GAP: u64 = 4096;
 
-/// Joins rising ranges with at most `gap` bytes between them, up to `most` bytes;
-/// returns the joined ranges, and which ranges are in each.
-pub fn join_near(
+/// Coalesces rising ranges with at most `gap` bytes between them, up to `most` bytes;
+/// returns the coalesced ranges, and which ranges are in each.
+pub fn coalesce(
     ranges: impl Iterator<Item = Range<u64>>,
     gap: u64,
     most: u64,
 ) -> impl Iterator<Item = (Range<u64>, Range<usize>)> {
     let mut ranges = ranges.enumerate().peekable();
     std::iter::from_fn(move || {
-        let (first, mut joined) = ranges.next()?;
+        let (first, mut coalesced) = ranges.next()?;
         let mut numbers = first..first + 1;
         while let Some((_, range)) = ranges.next_if(|(_, range)| {
-            range.start <= joined.end.saturating_add(gap)
-                && range.end.max(joined.end) - joined.start <= most
+            range.start <= coalesced.end.saturating_add(gap)
+                && range.end.max(coalesced.end) - coalesced.start <= most
         }) {
-            joined.end = joined.end.max(range.end);
+            coalesced.end = coalesced.end.max(range.end);
             numbers.end += 1;
         }
-        Some((joined, numbers))
+        Some((coalesced, numbers))
     })
 }
 
-/// Appends rising ranges of a file to `bytes`, and their positions there to `places`;
+/// Appends rising ranges of a file to `bytes`, and their positions there to `positions`;
 /// near ones are read together. Returns the number of reads.
 pub fn read_near(
     storage: &dyn Storage,
     file: &FileId,
     ranges: &[Range<u64>],
     bytes: &mut Vec<u8>,
-    places: &mut Vec<Range<usize>>,
+    positions: &mut Vec<Range<usize>>,
 ) -> Result<u64> {
     let (mut runs, mut end) = (Vec::new(), bytes.len());
-    for (run, numbers) in join_near(ranges.iter().cloned(), GAP, u64::MAX) {
+    for (run, numbers) in coalesce(ranges.iter().cloned(), GAP, u64::MAX) {
         let position = |at: u64| end + (at - run.start) as usize;
         let own = ranges[numbers].iter();
-        places.extend(own.map(|range| position(range.start)..position(range.end)));
+        positions.extend(own.map(|range| position(range.start)..position(range.end)));
         end = position(run.end);
         runs.push(run);
     }
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_that_touch_are_joined() {
+    fn ranges_that_touch_are_coalesced() {
         let ranges = FileRanges::new(file("a"), vec![30..40, 0..10, 10..20, 35..50, 5..8]);
         assert_eq!(ranges.ranges, [0..20, 30..50]);
     }
@@ -390,11 +390,11 @@ mod tests {
             ..file("a")
         };
         let ranges = [3..5, 5..5, 4..6, 10..12, far..far, far..far + 2];
-        let (mut bytes, mut places) = (vec![9], Vec::new());
-        let reads = read_near(&storage, &file, &ranges, &mut bytes, &mut places);
+        let (mut bytes, mut positions) = (vec![9], Vec::new());
+        let reads = read_near(&storage, &file, &ranges, &mut bytes, &mut positions);
         assert_eq!(reads.unwrap(), 2);
         assert_eq!(storage.0.lock().unwrap().concat(), [3..12, far..far + 2]);
-        for (range, position) in ranges.iter().zip(places) {
+        for (range, position) in ranges.iter().zip(positions) {
             let expected: Vec<u8> = range.clone().map(|byte| byte as u8).collect();
             assert_eq!(bytes[position], expected);
         }

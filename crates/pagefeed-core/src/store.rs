@@ -72,18 +72,18 @@ impl Store {
         &self,
         open: &File,
         file: &FileId,
-        parts: &mut [(u64, &mut [u8])],
+        ranges: &mut [(u64, &mut [u8])],
     ) -> Result<()> {
-        let are_many = parts.len() > 1;
+        let are_many = ranges.len() > 1;
         if are_many && self.is_slow.load(Ordering::Relaxed) {
             // All of them at a time: the system reads what it has not got.
-            for (offset, into) in parts.iter() {
+            for (offset, into) in ranges.iter() {
                 advise(open, *offset, into.len(), Advice::WillNeed);
             }
         }
         let begin = Instant::now();
-        let count = parts.len() as u32;
-        let result = parts.iter_mut().try_for_each(|(offset, into)| {
+        let count = ranges.len() as u32;
+        let result = ranges.iter_mut().try_for_each(|(offset, into)| {
             let located = |error| Error::from(error).in_file(&file.path).at_offset(*offset);
             open.read_exact_at(into, *offset).map_err(located)
         });
@@ -136,21 +136,21 @@ impl Storage for Store {
 
     /// Reads each range with one system call, then checks once that the file is the one
     /// indexed.
-    fn read_many_into(&self, file: &FileId, parts: &mut [(u64, &mut [u8])]) -> Result<()> {
-        for (offset, into) in parts.iter() {
+    fn read_many_into(&self, file: &FileId, ranges: &mut [(u64, &mut [u8])]) -> Result<()> {
+        for (offset, into) in ranges.iter() {
             let range = *offset..offset.saturating_add(into.len() as u64);
             readable(file, &range).map_err(|error| error.in_file(&file.path))?;
         }
         let Some(open) = self.descriptors.get(&file.path) else {
             let open = self.open(&file.path)?;
-            return self.read_checked(&open, file, parts);
+            return self.read_checked(&open, file, ranges);
         };
-        match self.read_checked(&open, file, parts) {
+        match self.read_checked(&open, file, ranges) {
             // The path may lead to another file by now: the one that was indexed.
             Err(stale) if stale.kind() == Kind::Stale => {
                 self.descriptors.forget(&file.path);
                 match self.open(&file.path) {
-                    Ok(open) => self.read_checked(&open, file, parts),
+                    Ok(open) => self.read_checked(&open, file, ranges),
                     Err(_) => Err(stale),
                 }
             }

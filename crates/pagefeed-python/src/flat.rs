@@ -88,7 +88,7 @@ impl RecordColumn {
 #[pymethods]
 impl RecordColumn {
     /// The number of a type that lies behind `offset` bytes of each record of an index; if
-    /// there are `shards`, it is that of a payload. Each of them is the file of the places
+    /// there are `shards`, it is that of a payload. Each of them is the file of the offsets
     /// of its payloads, the file of these, how many there are, and their bytes. Where the
     /// documents of the index are infilled, markers have the bits `filling`.
     #[new]
@@ -108,10 +108,10 @@ impl RecordColumn {
             let path = path.as_str().into();
             Ok(FileId { path, stamp })
         };
-        let shard = |(places, payloads, count, size)| -> Result<_> {
-            let (places, payloads) = (located(places)?, located(payloads)?);
+        let shard = |(offsets, payloads, count, size)| -> Result<_> {
+            let (offsets, payloads) = (located(offsets)?, located(payloads)?);
             let shard = ShardPayloads {
-                places,
+                offsets,
                 payloads,
                 count,
             };
@@ -186,14 +186,14 @@ pub fn flat_index(
     let (row_value, row_byte) = (elements(py, &rows[0])?, elements(py, &rows[1])?);
     detached(py, || {
         let store = Arc::new(Store::default());
-        let (name, size, offset, joined) = records;
+        let (name, size, offset, borderless) = records;
         let token_type = NumberType::from_name(&name);
         let unknown = || Error::invalid(format!("{name:?} is no type of tokens"));
         let records = Records {
             number: token_type.ok_or_else(unknown)?,
             size,
             offset,
-            joined,
+            borderless,
         };
         let pages = FlatPages {
             offset: &numbers[0],

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pagefeed_core::error::Result;
-use pagefeed_core::index::{BuildOptions, Index as CoreIndex, Piece};
+use pagefeed_core::index::{BuildOptions, FileRange, Index as CoreIndex};
 use pagefeed_core::infill::{Infilling, arrange_lists, infilled_field};
 use pagefeed_core::page::PageOpener;
 use pagefeed_core::pages::aligned_column::AlignedColumn;
@@ -157,28 +157,31 @@ impl Index {
         })
     }
 
-    /// Joins files of several indexes of one column. Each piece is the number of an
+    /// Concatenates files of several indexes of one column. Each range is the number of an
     /// index, its first file, and one past its last.
     #[staticmethod]
-    #[pyo3(signature = (parts, pieces, *, storage = None))]
-    fn join(
+    #[pyo3(signature = (indexes, ranges, *, storage = None))]
+    fn concat(
         py: Python<'_>,
-        parts: Vec<PyRef<'_, Self>>,
-        pieces: Vec<Piece>,
+        indexes: Vec<PyRef<'_, Self>>,
+        ranges: Vec<FileRange>,
         storage: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let storage = storage_of(storage.as_ref())?;
-        let parts: Vec<_> = parts.iter().map(|index| Arc::clone(&index.index)).collect();
+        let indexes: Vec<_> = indexes
+            .iter()
+            .map(|index| Arc::clone(&index.index))
+            .collect();
         detached(py, || {
-            Ok(Self::new(CoreIndex::join(&parts, &pieces)?, storage))
+            Ok(Self::new(CoreIndex::concat(&indexes, &ranges)?, storage))
         })
     }
 
     /// Whether each file is one row, and each page of it counts as one.
     #[getter]
-    fn is_joined(&self) -> bool {
+    fn is_borderless(&self) -> bool {
         let flat = self.index.as_flat();
-        flat.is_some_and(|flat| flat.records.joined)
+        flat.is_some_and(|flat| flat.records.borderless)
     }
 
     /// Maps an index written by `save`.
@@ -347,8 +350,8 @@ impl Index {
     }
 
     /// Cuts ranges of the line of all tokens, each row with `per_row` separators, at the
-    /// ends of pages. Returns for each piece: which range, page (both int64), first
-    /// token of the page, tokens, and place in the range (uint32).
+    /// ends of pages. Returns for each slice: which range, page (both int64), first
+    /// token of the page, tokens, and offset in the range (uint32).
     fn cut<'py>(
         &self,
         py: Python<'py>,
@@ -358,13 +361,13 @@ impl Index {
     ) -> PyResult<Bound<'py, PyTuple>> {
         let (starts, stops) = (starts.to_vec(py)?, stops.to_vec(py)?);
         let cut = || self.index.cut(&starts, &stops, per_row);
-        let pieces = detached_if_many(py, starts.len(), cut)?;
+        let slices = detached_if_many(py, starts.len(), cut)?;
         let columns = [
-            bytes_of(py, pieces.range),
-            bytes_of(py, pieces.page),
-            bytes_of(py, pieces.first_token),
-            bytes_of(py, pieces.num_tokens),
-            bytes_of(py, pieces.offset),
+            bytes_of(py, slices.range),
+            bytes_of(py, slices.page),
+            bytes_of(py, slices.first_token),
+            bytes_of(py, slices.num_tokens),
+            bytes_of(py, slices.offset),
         ];
         PyTuple::new(py, columns)
     }

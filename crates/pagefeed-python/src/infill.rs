@@ -98,7 +98,7 @@ impl PyInfilling {
             }
         };
         let runs = arranged.own(num_tokens, start..stop);
-        runs.map(|run| (run.first_token, run.num_tokens, run.place))
+        runs.map(|run| (run.first_token, run.num_tokens, run.offset))
             .collect()
     }
 }

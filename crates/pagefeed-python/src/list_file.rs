@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use pagefeed_core::codec::Codec;
 use pagefeed_core::error::Error;
-use pagefeed_core::text::encode_joined;
+use pagefeed_core::text::encode_concatenated;
 use pagefeed_core::write::ListFile as Library;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -66,11 +66,12 @@ impl ListFile {
         detached(py, || {
             let (mut num_tokens, mut largest) = (0, 0);
             let (data, offsets) = (data.all(), offsets.all());
-            let wrong = encode_joined(encoder.as_ref(), data, offsets, num_threads, &mut |some| {
-                num_tokens += some.ids.len();
-                largest = largest.max(some.largest());
-                file.append(0, &some.ids, &some.counts, num_threads)
-            })?;
+            let wrong =
+                encode_concatenated(encoder.as_ref(), data, offsets, num_threads, &mut |some| {
+                    num_tokens += some.ids.len();
+                    largest = largest.max(some.largest());
+                    file.append(0, &some.ids, &some.counts, num_threads)
+                })?;
             Ok((num_tokens, largest, wrong))
         })
     }

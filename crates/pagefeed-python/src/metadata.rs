@@ -79,10 +79,10 @@ impl Metadata {
     /// Bytes that the columns take for a token, about, in the dataset where they take
     /// most.
     pub fn token_bytes(&self, tokens: &[&Indexed]) -> Result<f64> {
-        const PLACES: f64 = 32.0;
+        const POSITION_BYTES: f64 = 32.0;
         let mut most = 0.0;
         for (origins, tokens) in self.origins.iter().zip(tokens) {
-            let mut row = PLACES;
+            let mut row = POSITION_BYTES;
             for origin in origins {
                 row += match origin {
                     Origin::Pages(column) => mean_row_bytes(&column.index)? as f64,

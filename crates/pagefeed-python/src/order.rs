@@ -24,8 +24,8 @@ pub fn mix(py: Python<'_>, values: PyBuffer<u64>, first: u64, second: u64) -> Py
 ///
 /// `sequences` (int64), `costs` (float64) and `stays` (uint8, or None) are those of the ranks
 /// whose first positions are `first`, turn after turn of these; `keys` are those of
-/// quantiles, buckets, ranks and costs. Returns where each place of a rank went, int32, and
-/// what stands at each place now, int64: `[ranks, places]` in native order.
+/// quantiles, buckets, ranks and costs. Returns where each slot of a rank went, int32, and
+/// what stands at each slot now, int64: `[ranks, slots]` in native order.
 #[pyfunction]
 #[pyo3(signature = (sequences, costs, stays, *, first, keys, num_ranks, exact, bucket, equal))]
 #[expect(clippy::too_many_arguments, reason = "Python gives them by name")]

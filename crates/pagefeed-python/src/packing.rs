@@ -43,7 +43,7 @@ impl AskedPacking {
 }
 
 /// Packs documents of `lengths` tokens (int64) into sequences of `length`. Returns
-/// int64 [pieces, 5] in native order: sequence, document, its first token, number of
+/// int64 [parts, 5] in native order: sequence, document, its first token, number of
 /// tokens, position in the sequence.
 #[pyfunction]
 pub fn pack<'py>(
@@ -63,10 +63,10 @@ pub fn pack<'py>(
         let packing = packing::pack(&lengths, length, rule)?;
         let mut numbers: Vec<i64> = Vec::new();
         for sequence in 0..packing.num_sequences() {
-            for piece in packing.sequence(sequence).unwrap_or_default() {
+            for part in packing.sequence(sequence).unwrap_or_default() {
                 numbers.push(sequence as i64);
-                let of_piece = [piece.row, piece.first_token, piece.num_tokens, piece.offset];
-                numbers.extend(of_piece.map(i64::from));
+                let of_part = [part.row, part.first_token, part.num_tokens, part.offset];
+                numbers.extend(of_part.map(i64::from));
             }
         }
         Ok(numbers)

@@ -15,8 +15,8 @@ use crate::fields::AskedFields;
 use crate::numbers::token_type;
 use crate::run::detached;
 
-/// Places in a flattened batch.
-fn places(py: Python<'_>, starts: &PyBuffer<i64>) -> PyResult<Vec<usize>> {
+/// Positions in a flattened batch.
+fn positions(py: Python<'_>, starts: &PyBuffer<i64>) -> PyResult<Vec<usize>> {
     let outside = |_| Error::invalid("a document begins before the batch");
     let starts = starts.to_vec(py)?.into_iter();
     let starts = starts.map(|start| usize::try_from(start).map_err(outside));
@@ -24,7 +24,7 @@ fn places(py: Python<'_>, starts: &PyBuffer<i64>) -> PyResult<Vec<usize>> {
     starts.map_err(|error| to_python(py, &error))
 }
 
-/// Returns the places of the documents in rows of `length`, which begin with each row and
+/// Returns the positions of the documents in rows of `length`, which begin with each row and
 /// at the rising `starts` in it. The tokens of each row end at `ends` among those of all.
 fn documents(ends: &[usize], length: usize, starts: &[usize]) -> Vec<Range<usize>> {
     let mut documents = Vec::new();
@@ -45,7 +45,7 @@ fn documents(ends: &[usize], length: usize, starts: &[usize]) -> Vec<Range<usize
 
 /// A batch of rows of `length`, filled up with `padding`: `tokens` (uint32) are those of
 /// all rows, `ends` (int64, rising) where each row ends among them. Documents begin at each
-/// row and at `starts` (int64, rising), places of the flattened batch.
+/// row and at `starts` (int64, rising), positions of the flattened batch.
 #[pyfunction]
 #[pyo3(signature = (tokens, ends, length, starts, dtype, *, padding, fields=None))]
 #[expect(
@@ -63,8 +63,8 @@ pub fn token_rows(
     fields: Option<AskedFields>,
 ) -> PyResult<Buffer> {
     let token_type = token_type(dtype)?;
-    let (tokens, ends) = (tokens.to_vec(py)?, places(py, &ends)?);
-    let starts = places(py, &starts)?;
+    let (tokens, ends) = (tokens.to_vec(py)?, positions(py, &ends)?);
+    let starts = positions(py, &starts)?;
     detached(py, || {
         let rows = ListRows {
             length,

@@ -1,6 +1,6 @@
 //! Plans in Python: tables whose columns are taken by name.
 
-use pagefeed_core::engine::{Bundles, Places, Plan};
+use pagefeed_core::engine::{Bundles, Destinations, Plan};
 use pyo3::prelude::*;
 
 use crate::error::to_python;
@@ -30,15 +30,15 @@ struct AskedSegments<'py> {
     offset: Bound<'py, PyAny>,
 }
 
-/// The `Bundles` of `pagefeed.core.sequences`: `key` and `part_page` int64, the rest uint32.
+/// The `Bundles` of `pagefeed.core.sequences`: `key` and `slice_page` int64, the rest uint32.
 #[derive(FromPyObject)]
 struct AskedBundles<'py> {
     key: Bound<'py, PyAny>,
     num_sequences: Bound<'py, PyAny>,
-    part_offsets: Bound<'py, PyAny>,
-    part_page: Bound<'py, PyAny>,
-    part_row: Bound<'py, PyAny>,
-    part_rows: Bound<'py, PyAny>,
+    slice_offsets: Bound<'py, PyAny>,
+    slice_page: Bound<'py, PyAny>,
+    slice_row: Bound<'py, PyAny>,
+    slice_rows: Bound<'py, PyAny>,
     erased_offsets: Bound<'py, PyAny>,
     erased_first: Bound<'py, PyAny>,
     erased_end: Bound<'py, PyAny>,
@@ -51,14 +51,14 @@ impl AskedPlan<'_> {
         let segments = &self.segments;
         let destination: Vec<i64> = elements(py, &segments.sequence)?;
         let batch_rows = self.batch_rows.unwrap_or(batch_rows);
-        let places = Places::new(&destination, self.num_batches, batch_rows)
+        let destinations = Destinations::new(&destination, self.num_batches, batch_rows)
             .map_err(|error| to_python(py, &error))?;
         Ok(Plan {
-            batch_offsets: places.batch_offsets,
+            batch_offsets: destinations.batch_offsets,
             row: elements(py, &segments.row)?,
             first_token: elements(py, &segments.first_token)?,
             num_tokens: elements(py, &segments.num_tokens)?,
-            destination_row: places.rows,
+            destination_row: destinations.rows,
             destination_offset: elements(py, &segments.offset)?,
             page: numbers(py, &segments.page)?,
             epoch: match &self.epoch {
@@ -79,10 +79,10 @@ impl AskedBundles<'_> {
         Ok(Bundles {
             key: numbers(py, &self.key)?,
             num_sequences: elements(py, &self.num_sequences)?,
-            part_offsets: elements(py, &self.part_offsets)?,
-            part_page: numbers(py, &self.part_page)?,
-            part_row: elements(py, &self.part_row)?,
-            part_rows: elements(py, &self.part_rows)?,
+            slice_offsets: elements(py, &self.slice_offsets)?,
+            slice_page: numbers(py, &self.slice_page)?,
+            slice_row: elements(py, &self.slice_row)?,
+            slice_rows: elements(py, &self.slice_rows)?,
             erased_offsets: elements(py, &self.erased_offsets)?,
             erased_first: elements(py, &self.erased_first)?,
             erased_end: elements(py, &self.erased_end)?,

@@ -167,9 +167,9 @@ impl Tokenizer {
     }
 
     /// Returns where in a text each token comes from: first byte and end.
-    fn places(&self, py: Python<'_>, text: &str) -> PyResult<Vec<(usize, usize)>> {
+    fn offsets(&self, py: Python<'_>, text: &str) -> PyResult<Vec<(usize, usize)>> {
         let library = self.library()?;
-        detached(py, || library.places(text))
+        detached(py, || library.offsets(text))
     }
 
     /// The text of ids, special tokens included.

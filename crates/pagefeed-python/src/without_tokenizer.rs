@@ -17,13 +17,13 @@ pub enum Engine {
 }
 
 /// Texts, one after another.
-pub struct Joined {
+pub struct JsonTexts {
     pub bytes: Vec<u8>,
     pub offsets: Vec<i64>,
 }
 
 /// Leaves every block to the slower reader in Python.
-pub fn json_texts(_: &[u8], _: &str) -> Option<Joined> {
+pub fn json_texts(_: &[u8], _: &str) -> Option<JsonTexts> {
     None
 }
 
@@ -36,7 +36,7 @@ impl Tokenizer {
         ))
     }
 
-    pub fn places(&self, _: &str) -> Result<Vec<(usize, usize)>> {
+    pub fn offsets(&self, _: &str) -> Result<Vec<(usize, usize)>> {
         match *self {}
     }
 

@@ -1,4 +1,4 @@
-//! What a URL means: a place, and a name in it.
+//! What a URL means: an endpoint, and a name in it.
 
 use object_store::path::Path;
 use pagefeed_core::error::{Error, Result};

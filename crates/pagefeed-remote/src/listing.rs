@@ -6,8 +6,8 @@ use futures_util::stream::FuturesUnordered;
 use pagefeed_core::error::{Error, Result};
 
 use crate::address::{Address, Object, object_path};
+use crate::backends::bucket::{Bucket, Meta, Page};
 use crate::live::{Listed, Live, listed};
-use crate::places::bucket::{Bucket, Meta, Page};
 
 /// Objects of a folder, and folders in it that are still to be listed.
 type Walked = (Vec<(String, Meta)>, Vec<String>);

@@ -12,16 +12,16 @@ use tokio::sync::Semaphore;
 use twox_hash::{XxHash3_64, XxHash3_128};
 
 use crate::address::{Address, Object, Provider, object_path, shown};
+use crate::backends::bucket::{Bucket, Meta};
+use crate::backends::hub::Hub;
+use crate::backends::keys::KeyRing;
+use crate::backends::opening;
+use crate::backends::web::Web;
 use crate::cache::PageCache;
 use crate::counters::{Counters, add};
 use crate::options::Options;
 use crate::pace::gate::Gate;
 use crate::pace::retry::{Limits, until_done};
-use crate::places::bucket::{Bucket, Meta};
-use crate::places::hub::Hub;
-use crate::places::keys::KeyRing;
-use crate::places::opening;
-use crate::places::web::Web;
 use crate::transport::failure::Failure;
 use crate::transport::{Connector, Transport};
 

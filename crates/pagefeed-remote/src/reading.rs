@@ -1,8 +1,8 @@
-//! Reads ranges of files: from the cache, or by requests that are joined, hedged and tried
+//! Reads ranges of files: from the cache, or by requests that are coalesced, hedged and tried
 //! again. Each answer is compared with the indexed state of the file.
 //!
 //! A task on the threads that hold the connections reads each range. So a waiting thread
-//! wakes once per range, not once per piece that arrives.
+//! wakes once per range, not once per chunk that arrives.
 
 use std::ops::Range;
 use std::pin::pin;
@@ -18,11 +18,11 @@ use tokio::time::sleep;
 use twox_hash::XxHash3_64;
 
 use crate::address::{Address, HubFile};
+use crate::backends::bucket::Meta;
 use crate::counters::add;
 use crate::live::{Live, UnderWay, stamp};
 use crate::pace::may_hedge;
-use crate::places::bucket::Meta;
-use crate::requests::{Requests, joined};
+use crate::requests::{Requests, coalesced};
 use crate::runtime;
 use crate::transport::body::Body;
 use crate::transport::failure::Failure;
@@ -50,7 +50,7 @@ impl Source {
         })
     }
 
-    /// Hash of the file and its version; `None` if the version is unknown. `place` tells
+    /// Hash of the file and its version; `None` if the version is unknown. `endpoint` tells
     /// buckets of a name from each other. Versions of the hub are made of contents: they stay
     /// when another commit leaves a file as it is.
     fn key(&self, endpoint: &str) -> Option<u64> {
@@ -98,13 +98,13 @@ impl Live {
             let answers = self.answers(&source, &requests).await?;
             return Ok(requests.of_each(&answers, ranges));
         };
-        let cached = cache.find(key, &joined(ranges, 0));
+        let cached = cache.find(key, &coalesced(ranges, 0));
         let requests = Requests::covering(&cached.missing, self.gate.request_bytes());
         let answers = self.answers(&source, &requests).await?;
         for (range, bytes) in requests.0.iter().zip(&answers) {
             cache.store(key, range.start, bytes);
         }
-        let (all, bytes) = requests.with(answers, cached.parts);
+        let (all, bytes) = requests.with(answers, cached.found);
         Ok(all.of_each(&bytes, ranges))
     }
 

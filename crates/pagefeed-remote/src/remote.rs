@@ -12,11 +12,11 @@ use pagefeed_core::storage::{FileId, FileRanges, Stamp, Storage};
 use pagefeed_core::store::Store;
 
 use crate::address::Address;
+use crate::backends::bucket::{Bucket, Meta};
+use crate::backends::uploads::{Condition, Version};
 use crate::counters::Counts;
 use crate::live::{Listed, Live, listed, stamp};
 use crate::options::Options;
-use crate::places::bucket::{Bucket, Meta};
-use crate::places::uploads::{Condition, Version};
 use crate::reading::Source;
 use crate::runtime;
 use crate::transport::failure::Failure;

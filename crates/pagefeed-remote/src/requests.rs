@@ -1,9 +1,9 @@
-//! Which bytes one request asks for: ranges close together are joined, long ones divided.
+//! Which bytes one request asks for: ranges close together are coalesced, long ones divided.
 
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
-use pagefeed_core::storage::join_near;
+use pagefeed_core::storage::coalesce;
 
 /// Gaps of up to this many bytes are read along: that is cheaper than the latency of
 /// another request.
@@ -16,16 +16,21 @@ pub(crate) struct Requests(pub(crate) Vec<Range<u64>>);
 impl Requests {
     /// Covers `ranges` by requests of at most `most` bytes; empty ones need nothing.
     pub(crate) fn covering(ranges: &[Range<u64>], most: u64) -> Self {
-        let parts = |range| parts(range, most);
-        Self(joined(ranges, GAP).into_iter().flat_map(parts).collect())
+        let divided = |range| divided(range, most);
+        Self(
+            coalesced(ranges, GAP)
+                .into_iter()
+                .flat_map(divided)
+                .collect(),
+        )
     }
 
-    /// Adds parts from the cache and sorts all. Parts that a request covers anyway are
+    /// Adds ranges from the cache and sorts all. Ranges that a request covers anyway are
     /// left out.
     pub(crate) fn with(
         self,
         answers: Vec<Bytes>,
-        parts: Vec<(Range<u64>, Bytes)>,
+        found: Vec<(Range<u64>, Bytes)>,
     ) -> (Self, Vec<Bytes>) {
         let overlaps = |cached: &Range<u64>| {
             let first = self
@@ -35,7 +40,7 @@ impl Requests {
                 .get(first)
                 .is_some_and(|request| request.start < cached.end)
         };
-        let mut all: Vec<_> = parts
+        let mut all: Vec<_> = found
             .into_iter()
             .filter(|(cached, _)| !overlaps(cached))
             .collect();
@@ -72,16 +77,16 @@ impl Requests {
     }
 }
 
-/// Returns ranges in rising order, joined where at most `gap` bytes are between them.
-pub(crate) fn joined(ranges: &[Range<u64>], gap: u64) -> Vec<Range<u64>> {
+/// Returns ranges in rising order, coalesced where at most `gap` bytes are between them.
+pub(crate) fn coalesced(ranges: &[Range<u64>], gap: u64) -> Vec<Range<u64>> {
     let mut sorted: Vec<_> = ranges.iter().filter(|range| !range.is_empty()).collect();
     sorted.sort_by_key(|range| range.start);
-    let joined = join_near(sorted.into_iter().cloned(), gap, u64::MAX);
-    joined.map(|(range, _)| range).collect()
+    let runs = coalesce(sorted.into_iter().cloned(), gap, u64::MAX);
+    runs.map(|(range, _)| range).collect()
 }
 
-/// Divides a range into parts of about one size, none above the limit.
-fn parts(range: Range<u64>, most: u64) -> impl Iterator<Item = Range<u64>> {
+/// Divides a range into ranges of about one size, none above the limit.
+fn divided(range: Range<u64>, most: u64) -> impl Iterator<Item = Range<u64>> {
     let size = range.end - range.start;
     let count = size.div_ceil(most);
     let at =
@@ -96,7 +101,7 @@ mod tests {
     const MOST_BYTES: u64 = 8 << 20;
 
     #[test]
-    fn neighbours_are_joined_and_long_ranges_divided() {
+    fn neighbours_are_coalesced_and_long_ranges_divided() {
         let requests =
             Requests::covering(&[1000..2000, 0..500, 5..5, 9 << 20..10 << 20], MOST_BYTES).0;
         assert_eq!(requests, [0..2000, 9 << 20..10 << 20]);
@@ -149,7 +154,7 @@ mod tests {
             }
             // The same where some of it was there before.
             let (mut had, mut missing) = (Vec::new(), Vec::new());
-            for range in joined(&ranges, 0) {
+            for range in coalesced(&ranges, 0) {
                 let middle = range.start + random(range.end - range.start);
                 had.push((range.start..middle, random(3)));
                 missing.push(middle..range.end);
@@ -161,12 +166,12 @@ mod tests {
             }
             had.retain(|(range, choice)| *choice > 0 && !range.is_empty());
             let copy = |range: &Range<u64>| Bytes::copy_from_slice(slice(range));
-            let parts = had
+            let found = had
                 .into_iter()
                 .map(|(range, _)| (range.clone(), copy(&range)));
             let requests = Requests::covering(&missing, MOST_BYTES);
             let answers: Vec<_> = requests.0.iter().map(copy).collect();
-            let (all, answers) = requests.with(answers, parts.collect());
+            let (all, answers) = requests.with(answers, found.collect());
             for (range, bytes) in ranges.iter().zip(all.of_each(&answers, &ranges)) {
                 assert!(bytes == slice(range), "{range:?}");
             }

@@ -48,7 +48,7 @@ impl Exact {
     }
 
     /// Returns where in `text` each token comes from: first byte and end.
-    pub fn places(&self, text: &str) -> Result<Vec<(usize, usize)>> {
+    pub fn offsets(&self, text: &str) -> Result<Vec<(usize, usize)>> {
         let encoding = self
             .library
             .encode(text, false)

@@ -3,9 +3,9 @@
 use memchr::memchr_iter;
 use serde::de::IgnoredAny;
 
-/// Texts, one after another.
+/// Texts of lines of JSON, one after another.
 #[derive(Debug, Default)]
-pub struct Joined {
+pub struct JsonTexts {
     /// All texts, in UTF-8.
     pub bytes: Vec<u8>,
     /// Start of each text, and the end of the last.
@@ -14,9 +14,9 @@ pub struct Joined {
 
 /// The text that every line has in the field `name`. `None` if something is odd: a line
 /// is empty or no object, lacks the field or has it twice, or something else is there.
-pub fn json_texts(block: &[u8], name: &str) -> Option<Joined> {
+pub fn json_texts(block: &[u8], name: &str) -> Option<JsonTexts> {
     let block = simdutf8::basic::from_utf8(block).ok()?;
-    let mut joined = Joined {
+    let mut texts = JsonTexts {
         // No text is longer than what stands for it, and some more is written.
         bytes: Vec::with_capacity(block.len() + AT_ONCE),
         offsets: vec![0],
@@ -30,12 +30,12 @@ pub fn json_texts(block: &[u8], name: &str) -> Option<Joined> {
                 line: &block[begin..end],
                 at: 0,
             };
-            line.take_text(name.as_bytes(), &mut key, &mut joined.bytes)?;
-            joined.offsets.push(i64::try_from(joined.bytes.len()).ok()?);
+            line.take_text(name.as_bytes(), &mut key, &mut texts.bytes)?;
+            texts.offsets.push(i64::try_from(texts.bytes.len()).ok()?);
         }
         begin = end + 1;
     }
-    Some(joined)
+    Some(texts)
 }
 
 /// Bytes examined at once: between most escapes there are fewer.
@@ -213,12 +213,11 @@ mod tests {
     use super::*;
 
     fn texts(block: &str) -> Option<Vec<String>> {
-        let joined = json_texts(block.as_bytes(), "text")?;
-        let borders = joined.offsets.windows(2);
-        let parts = borders.map(|two| &joined.bytes[two[0] as usize..two[1] as usize]);
+        let texts = json_texts(block.as_bytes(), "text")?;
+        let borders = texts.offsets.windows(2);
+        let each = borders.map(|two| &texts.bytes[two[0] as usize..two[1] as usize]);
         Some(
-            parts
-                .map(|text| String::from_utf8_lossy(text).into_owned())
+            each.map(|text| String::from_utf8_lossy(text).into_owned())
                 .collect(),
         )
     }
@@ -238,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_special_is_seen_at_any_place() {
+    fn what_is_special_is_seen_at_any_offset() {
         let all = r#"{"text": "\"\\\/\b\f\n\r\t"}"#;
         assert_eq!(texts(all), Some(vec!["\"\\/\u{8}\u{c}\n\r\t".into()]));
         for length in 0..70 {

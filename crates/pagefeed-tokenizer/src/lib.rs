@@ -16,5 +16,5 @@ mod patterns;
 mod tokenizer;
 
 pub use exact::Exact;
-pub use json_lines::{Joined, json_texts};
+pub use json_lines::{JsonTexts, json_texts};
 pub use tokenizer::{Engine, Tokenizer, Trials};

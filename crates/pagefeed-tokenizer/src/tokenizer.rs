@@ -161,8 +161,8 @@ impl Tokenizer {
     }
 
     /// Returns where in `text` each token comes from: first byte and end.
-    pub fn places(&self, text: &str) -> Result<Vec<(usize, usize)>> {
-        catch_panic(|| self.exact.places(text))
+    pub fn offsets(&self, text: &str) -> Result<Vec<(usize, usize)>> {
+        catch_panic(|| self.exact.offsets(text))
     }
 
     /// The text of ids, special tokens included.

@@ -27,14 +27,14 @@ class Index:
         advance: Callable[[int], object] | None = None,
     ) -> Index: ...
     @staticmethod
-    def join(
-        parts: Sequence[Index],
-        pieces: Sequence[tuple[int, int, int]],
+    def concat(
+        indexes: Sequence[Index],
+        ranges: Sequence[tuple[int, int, int]],
         *,
         storage: Remote | None = None,
     ) -> Index: ...
     @property
-    def is_joined(self) -> bool: ...
+    def is_borderless(self) -> bool: ...
     @staticmethod
     def open(
         path: str | os.PathLike[str], *, storage: Remote | None = None

@@ -491,7 +491,7 @@ class Loader(AnyLoader):
 
         - ``pages_loaded``: pages read; ``pages_reloaded``: pages read again for lack of
           memory.
-        - ``parts_read``: reads of tokens in flat files that did not read the whole
+        - ``slices_read``: reads of tokens in flat files that did not read the whole
           page.
         - ``index_reads`` and ``payload_reads``: reads for the spans of streams.
         - ``bytes_read``: stored bytes that all of these read.

@@ -48,7 +48,7 @@ class Records(NamedTuple):
     """Bytes of a record."""
     offset: int = 0
     """Bytes of a record before its token."""
-    joined: bool = False
+    borderless: bool = False
     """Whether documents are unknown, so that a file is one."""
 
 

@@ -48,8 +48,8 @@ class RawFormat(FlatFormat):
     def read(self, storage: Storage, path: str) -> FlatFile:
         """Return the tokens, and the documents if ``eos`` is given."""
         dtype, begin, count = self._content(storage, path)
-        joined = self.eos is None
-        records = Records(dtype.name, dtype.itemsize, joined=joined)
+        borderless = self.eos is None
+        records = Records(dtype.name, dtype.itemsize, borderless=borderless)
         if self.eos is None:
             pages = joined_pages(begin, count, dtype.itemsize)
         else:

@@ -48,8 +48,8 @@ class Infill:
         spm: Share of these that are SPM; the others are PSM.
         within: ``"document"`` infills documents before they are cut into sequences, so
             that parts of a long document may be in several sequences. ``"sequence"``,
-            only for ``Packed``, infills the piece of a document that one sequence
-            holds. If several sequences hold a document, one of its pieces is infilled,
+            only for ``Packed``, infills the part of a document that one sequence
+            holds. If several sequences hold a document, one of its parts is infilled,
             and the others are unchanged.
         seed: Seed of the choice and the cuts. The seed of the loader does not affect
             them.

@@ -21,9 +21,9 @@ class Document(NamedTuple):
     parts: Sequence[OwnTokens]
     """The document's own tokens in the row."""
 
-    def is_parted(self, piece: OwnTokens) -> bool:
+    def is_parted(self, own: OwnTokens) -> bool:
         """Return whether the next token in the row is not the document's next token."""
-        first, count, start = piece
+        first, count, start = own
         end = start + count
         if end == self.row_tokens:
             return first + count != self.num_tokens
@@ -70,10 +70,10 @@ def arrange_numbers(
             given = [given[at : at + width] for at in range(0, len(given), width)]
         given = [nothing] * min(column.like.first, document.num_tokens) + given
         arranged = [nothing] * document.row_tokens
-        for piece in document.parts:
-            first, count, start = piece
+        for own in document.parts:
+            first, count, start = own
             arranged[start : start + count] = given[first : first + count]
-            if column.is_of_next(width) and document.is_parted(piece):
+            if column.is_of_next(width) and document.is_parted(own):
                 arranged[start + count - 1] = nothing
         if is_nested:
             return arranged

@@ -210,7 +210,7 @@ class _Writing:
         new_packs = self._index(missing)
         self._tidy()
         pieces = self._pieces(files)
-        core = _core.Index.join(
+        core = _core.Index.concat(
             self._cores, pieces, storage=self._recipe.storage.handle
         )
         used = sorted({pack for pack, _, _ in pieces})
@@ -361,7 +361,7 @@ class _Writing:
         small = {pack for pack, count in uses.items() if count < least}
         small |= {pack for pack, _ in uses.most_common()[MOST_PACKS - 1 :]}
         moved = [file for file in files if self._position_of[file][0] in small]
-        core = _core.Index.join(self._cores, self._pieces(moved))
+        core = _core.Index.concat(self._cores, self._pieces(moved))
         keys = "\0".join(f"{self._packs[n].name} {uses[n]}" for n in sorted(uses))
         digest = hashlib.blake2b(keys.encode(), digest_size=16).hexdigest()
         self._save(f"packs/{digest}.arrow", core, moved)

@@ -165,7 +165,7 @@ class SharedIndex:
             return fetched_pack(self.folder, pack, drafts, self.storage)
 
         packs = list(in_order(fetch, manifest.packs))
-        core = _core.Index.join(packs, manifest.pieces, storage=self.storage.handle)
+        core = _core.Index.concat(packs, manifest.pieces, storage=self.storage.handle)
         if core.fingerprint != manifest.fingerprint:
             raise CorruptFileError(
                 f"{self.folder.path}: expected the index {manifest.fingerprint}, found "

@@ -161,8 +161,8 @@ class Forecast:
     """Memory for pages in which none is read twice."""
     loads_per_page: float
     """Reads of a page over all ranks, on average."""
-    part_reads: int
-    """Reads of parts of pages, in flat files."""
+    slice_reads: int
+    """Reads of page slices, in flat files."""
     reads: int
     """Reads over all ranks; of remote files this is the most requests there can be."""
     bytes_read: int

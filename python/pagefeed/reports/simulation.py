@@ -39,8 +39,8 @@ pages that are used again later than that count as read anew."""
 SAMPLED_PAGES = 1024
 CACHE_SHARE = 8
 """Pages of columns beside tokens may take one part in this many of the memory."""
-MOST_PARTS = 48
-"""A page of a flat file that holds up to so many sequences is read in parts."""
+MOST_SLICES = 48
+"""A page of a flat file that holds up to so many sequences is read in slices."""
 PLAN_BYTES = 64
 """Memory of a planned sequence, about."""
 READY_BYTES = 24 << 20
@@ -78,43 +78,43 @@ def simulate(loader: Loader, cursor: Cursor) -> dict[str, Any]:
     shows_metadata = "metadata" in loader.fields.names
     segments = index.segments(sequences)
     pages, dataset = segments.page, index.dataset_of(sequences)[segments.sequence]
-    is_part = _are_parts(datasets, index, segments, dataset, piece[segments.sequence])
+    is_slice = _are_slices(datasets, index, segments, dataset, piece[segments.sequence])
     beside = [_columns(data, shows_metadata=shows_metadata) for data in datasets]
     share = np.array([_share(*values) for values in zip(datasets, beside, strict=True)])
-    sizes = index.loaded_bytes(pages[~is_part]) * share[dataset[~is_part]]
+    sizes = index.loaded_bytes(pages[~is_slice]) * share[dataset[~is_slice]]
     sizes = sizes.astype(np.int64)
     is_load = np.zeros(len(pages), dtype=np.bool_)
     # Batches are made ahead up to where as much again is planned.
-    is_load[~is_part] = simulate_loads(
-        pages[~is_part],
+    is_load[~is_slice] = simulate_loads(
+        pages[~is_slice],
         sizes,
         _page_bytes(loader) - min(plan_bytes, ahead * PLAN_BYTES),
-        places=segments.sequence[~is_part],
+        places=segments.sequence[~is_slice],
         horizon=horizon,
     )
     first = 0 if is_whole else len(pages) // 2
     is_counted = np.arange(len(pages)) >= first
     counted = len(np.unique(segments.sequence[first:]))
     scale = (route.num_sequences or 0) / max(1, counted)
-    all_loads = all_pages = all_parts = all_bytes = 0.0
+    all_loads = all_pages = all_slices = all_bytes = 0.0
     columns = defaultdict[str, npt.NDArray[np.float64]](lambda: np.zeros(2))
     for member, data in enumerate(datasets):
         is_ours = dataset == member
-        chosen = is_part & is_ours & is_counted
+        chosen = is_slice & is_ours & is_counted
         some = Segments._make(values[chosen] for values in segments)
         some = some._replace(page=some.page - index.first_page[member])
         per_row = index.layout.per_row
-        parts, part_bytes = _part_reads(data.index, some, route.batch_size, per_row)
+        slices, slice_bytes = _slice_reads(data.index, some, route.batch_size, per_row)
         own, loads = index.parts[member], int((is_load & is_ours & is_counted).sum())
         loaded = pages[is_load & is_ours] - index.first_page[member]
         is_bundled = own.layout.packing is not None
         units = len(own.blocks("page")) if is_bundled else data.spans.num_pages
         per_load = data.spans.num_pages / max(1, units)
         stored = _mean_stored_bytes(data.index)
-        num_bytes = loads * per_load * stored + part_bytes
+        num_bytes = loads * per_load * stored + slice_bytes
         all_loads += loads * scale
         all_pages += loads * per_load * scale
-        all_parts += parts * scale
+        all_slices += slices * scale
         all_bytes += num_bytes * scale
         # Columns of other kinds are read with the tokens.
         paged = {n: c for n, c in beside[member].items() if type(c) is PageIndex}
@@ -127,13 +127,13 @@ def simulate(loader: Loader, cursor: Cursor) -> dict[str, Any]:
                 # Payloads lie side by side as their tokens do.
                 whole = sum(8 * (count + 1) + n for _, _, count, n in column.shards)
                 size = whole * num_bytes / max(1.0, stored * len(data.index))
-                reads = 2 * (loads + parts)
+                reads = 2 * (loads + slices)
             columns[name] += reads * scale, size * scale
     return {
-        "needed_bytes": needed_bytes(pages[~is_part], sizes),
+        "needed_bytes": needed_bytes(pages[~is_slice], sizes),
         "loads_per_page": all_pages / max(1, sum(d.spans.num_pages for d in datasets)),
-        "part_reads": round(all_parts),
-        "reads": round(all_loads) + round(all_parts),
+        "slice_reads": round(all_slices),
+        "reads": round(all_loads) + round(all_slices),
         "bytes_read": round(all_bytes),
         "columns": {
             name: ColumnReads(reads=round(reads), bytes=round(size))
@@ -222,9 +222,9 @@ def _page_reads(
     if are_bundles(loaded).any():
         keys, which = np.unique(loaded, return_inverse=True)
         bundles = sequences.bundles(keys)
-        parts = np.split(bundles.part_page, bundles.part_offsets[1:-1])
-        is_counted = np.repeat(is_counted, [len(parts[key]) for key in which])
-        loaded = np.concatenate([parts[key] for key in which])
+        slices = np.split(bundles.slice_page, bundles.slice_offsets[1:-1])
+        is_counted = np.repeat(is_counted, [len(slices[key]) for key in which])
+        loaded = np.concatenate([slices[key] for key in which])
     first, end = index.first_rows(loaded), index.first_rows(loaded + 1)
     pages = {
         name: np.stack([column.pages_of_rows(first), column.pages_of_rows(end - 1)])
@@ -263,7 +263,7 @@ class _Shared:
         return was_held
 
 
-def _are_parts(
+def _are_slices(
     datasets: Sequence[Dataset],
     index: JoinedIndex,
     segments: Segments,
@@ -271,10 +271,10 @@ def _are_parts(
     piece: Int64Array,
 ) -> npt.NDArray[np.bool_]:
     """Return which segments of flat files are read alone, and not with their page."""
-    are_parts = np.zeros(len(segments.page), dtype=np.bool_)
+    are_slices = np.zeros(len(segments.page), dtype=np.bool_)
     own = index.parts[0]
     if own.layout.packing is not None or isinstance(own, DocumentIndex):
-        return are_parts
+        return are_slices
     for member, data in enumerate(datasets):
         mine = np.flatnonzero(dataset == member)
         if not isinstance(data, FlatDataset) or not len(mine):
@@ -283,11 +283,11 @@ def _are_parts(
         tokens = data.index.first_values(page + 1) - data.index.first_values(page)
         key = piece[mine] * len(data.index) + page
         _, inverse, uses = np.unique(key, return_inverse=True, return_counts=True)
-        are_parts[mine] = (tokens <= index.length * MOST_PARTS) | (uses[inverse] == 1)
-    return are_parts
+        are_slices[mine] = (tokens <= index.length * MOST_SLICES) | (uses[inverse] == 1)
+    return are_slices
 
 
-def _part_reads(
+def _slice_reads(
     index: PageIndex, segments: Segments, batch_size: int, per_row: int
 ) -> tuple[int, float]:
     """Return the reads, and their bytes, of segments that are read alone."""

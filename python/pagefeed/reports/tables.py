@@ -95,7 +95,7 @@ def facts_of_plan(plan: Forecast) -> Facts:
         "memory of a loader": format_bytes(plan.memory_bytes),
         "memory to read pages once": format_bytes(plan.needed_bytes),
         "reads of each page": f"{plan.loads_per_page:.2f}",
-        "reads of parts of pages": f"{plan.part_reads:,}",
+        "reads of page slices": f"{plan.slice_reads:,}",
         "reads": f"{plan.reads:,}, {format_bytes(plan.bytes_read)}, {bytes_each}",
     }
     for name, facts_of in (plan.columns | plan.tables).items():

@@ -364,7 +364,7 @@ class Tokenizer:
         """
         if self.engine == "python":
             return None
-        ranges = np.array(self.handle.places(text), dtype=np.int64)
+        ranges = np.array(self.handle.offsets(text), dtype=np.int64)
         return ranges.reshape(-1, 2)
 
     def decode(self, ids: npt.ArrayLike) -> str:

@@ -57,9 +57,9 @@ def test_a_window_is_one_read_and_neighbours_are_one(tmp_path, dtype, shuffle):
     size = np.dtype(dtype).itemsize
     # At most one for each window, and one where it goes on in the next shard.
     most = WINDOWS + 1 if shuffle else num_batches + 1
-    assert stats["parts_read"] <= most
+    assert stats["slices_read"] <= most
     assert stats["pages_loaded"] == 0
-    gaps = 4096 * stats["parts_read"]
+    gaps = 4096 * stats["slices_read"]
     assert WINDOWS * LENGTH * size <= stats["bytes_read"]
     assert stats["bytes_read"] <= WINDOWS * LENGTH * size + gaps
     # What else the process reads meanwhile is little.
@@ -96,7 +96,7 @@ def test_spans_of_a_window_are_two_reads_more(tmp_path, shuffle):
     num_spans = 64 * len(range(0, WINDOWS * LENGTH // 64 - 9, 10))
     assert num_spans <= found <= num_spans + WINDOWS
     most = WINDOWS + 1 if shuffle else WINDOWS // 32 + 1
-    for name in ("parts_read", "index_reads", "payload_reads"):
+    for name in ("slices_read", "index_reads", "payload_reads"):
         assert 0 < stats[name] <= most
     assert stats["pages_loaded"] == 0
     assert calls <= 3 * most + 50

@@ -294,8 +294,8 @@ def test_reads_of_flat_files_are_those_of_the_run(tmp_path, shuffle, length):
     for _ in loader:
         pass
     stats = loader.stats()
-    assert plan.part_reads == pytest.approx(stats["parts_read"], rel=0.05, abs=2)
-    reads = stats["pages_loaded"] + stats["parts_read"]
+    assert plan.slice_reads == pytest.approx(stats["slices_read"], rel=0.05, abs=2)
+    reads = stats["pages_loaded"] + stats["slices_read"]
     assert plan.reads == pytest.approx(reads, rel=0.05, abs=2)
     told = plan.columns["spans"]
     others = stats["index_reads"] + stats["payload_reads"]

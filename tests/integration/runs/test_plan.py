@@ -109,8 +109,8 @@ def test_bundles_have_the_pages_of_packed_documents(folder):
     assert segments.sequence.tolist() == [0, 1, 2, 3]
     for row in range(4):
         [bundle] = np.flatnonzero(bundles.key == segments.page[row])
-        begin, end = bundles.part_offsets[bundle : bundle + 2].tolist()
-        pages = [index.locate(int(page)) for page in bundles.part_page[begin:end]]
+        begin, end = bundles.slice_offsets[bundle : bundle + 2].tolist()
+        pages = [index.locate(int(page)) for page in bundles.slice_page[begin:end]]
         origins = loader.locate(2, row)
         assert origins
         held = {(page.row_group, page.page) for page in pages}
@@ -138,7 +138,7 @@ def test_the_epoch_of_infilled_documents_is_a_column(folder, cut):
         is_infilled = plan.segments.offset == 0
     assert plan.epoch.tolist() == np.where(is_infilled, epochs, 0).tolist()
     assert set(plan.epoch.tolist()) == {0, 1, 2}
-    pages = plan.segments.page if plan.bundles is None else plan.bundles.part_page
+    pages = plan.segments.page if plan.bundles is None else plan.bundles.slice_page
     assert pages.max() < 2 * len(data.index)
     plain = make(folder, cut, data=named(folder, "a"), epochs=3)
     assert not plain.plan(range(len(plain))).epoch.any()

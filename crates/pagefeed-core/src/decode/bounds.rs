@@ -107,7 +107,7 @@ pub(crate) fn array_size(
 ) -> Result<u64> {
     // Two levels of 16 bits, and an offset or a number.
     let bytes = plain_bits(leaf).div_ceil(8);
-    let places = (num_levels(page)? as u64).saturating_mul(4 + bytes);
+    let entries = (num_levels(page)? as u64).saturating_mul(4 + bytes);
     let slots = padded_slots(page, leaf, data_type, ordinal)?;
     let nulls = match leaf.physical {
         PhysicalType::FIXED_LEN_BYTE_ARRAY => num_levels(page)? as u64,
@@ -121,7 +121,7 @@ pub(crate) fn array_size(
              is {MAX_PADDING_BYTES}"
         )));
     }
-    check_page_size(places.saturating_add(padding).saturating_add(decoded_size))
+    check_page_size(entries.saturating_add(padding).saturating_add(decoded_size))
 }
 
 /// Returns the lengths of the strings of a dictionary, each stored after its length.
@@ -217,7 +217,7 @@ fn padded_slots(
     mut data_type: &DataType,
     mut ordinal: usize,
 ) -> Result<u64> {
-    // Lists that wait for one of fixed size inside, and the places that is known to have.
+    // Lists that wait for one of fixed size inside, and the slots that it is known to have.
     let (mut repetition, mut slots) = (0i16, None);
     loop {
         data_type = match data_type {

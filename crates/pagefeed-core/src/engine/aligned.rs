@@ -52,7 +52,7 @@ impl Aligned {
 
     /// Returns the positions of the numbers for some tokens, and how many leading
     /// positions get none.
-    pub(super) fn places(&self, tokens: Range<usize>) -> (Range<usize>, usize) {
+    pub(super) fn positions(&self, tokens: Range<usize>) -> (Range<usize>, usize) {
         match self.is_shifted {
             true => {
                 let lost = usize::from(tokens.start == 0 && tokens.end > 0);

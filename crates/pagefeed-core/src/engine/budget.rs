@@ -9,14 +9,14 @@ const READY_BYTES: usize = 24 << 20;
 
 /// Scratch memory of workers between loads may take one part in this many of the
 /// budget.
-const SCRATCH_PART: usize = 16;
+const SCRATCH_DIVISOR: usize = 16;
 
 /// A page of up to this many bytes may always be loaded, however small the budget.
 const ALWAYS_LOADED: usize = 64 << 20;
 
 /// One part in this many of the room for pages stays free before pages are fetched
 /// ahead.
-const TOGETHER_PART: usize = 16;
+const TOGETHER_DIVISOR: usize = 16;
 
 /// Counts what the engine holds.
 ///
@@ -71,7 +71,7 @@ impl Budget {
 
     /// Bytes of its scratch that a worker may keep from one load to the next.
     pub fn scratch_share(config: &EngineConfig) -> usize {
-        config.budget / SCRATCH_PART / config.num_threads.max(1)
+        config.budget / SCRATCH_DIVISOR / config.num_threads.max(1)
     }
 
     /// Most bytes to which a page may decode. A needed page is loaded even without free
@@ -119,7 +119,7 @@ impl Budget {
     /// Whether a page that is fetched ahead fits. Other pages must fit beside it, so
     /// that neighbours can be fetched together even if memory is nearly full.
     pub fn fits_ahead(&self, bytes: usize) -> bool {
-        self.fits(bytes.max(self.for_pages() / TOGETHER_PART))
+        self.fits(bytes.max(self.for_pages() / TOGETHER_DIVISOR))
     }
 
     /// Whether `bytes` fit if pages of `evicted` bytes are dropped.

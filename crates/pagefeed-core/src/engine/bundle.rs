@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::infill::Postponed;
 use crate::packing::{Packing, pack};
 use crate::storage::Fetched;
-use crate::tokens::{Joins, Numbers, PerToken, TokenPage, arrange};
+use crate::tokens::{Continues, Numbers, PerToken, TokenPage, arrange};
 
 /// Bundles that the segments of a plan refer to: rows of several pages, joined.
 #[derive(Clone, Debug, Default)]
@@ -28,14 +28,14 @@ pub struct Bundles {
     pub key: Vec<u64>,
     /// Sequences its rows pack into.
     pub num_sequences: Vec<u32>,
-    /// Parts of bundle `b`: `part_offsets[b]..part_offsets[b + 1]`.
-    pub part_offsets: Vec<u32>,
-    /// Page of each part of a bundle.
-    pub part_page: Vec<u64>,
+    /// Slices of bundle `b`: `slice_offsets[b]..slice_offsets[b + 1]`.
+    pub slice_offsets: Vec<u32>,
+    /// Page of each slice of a bundle.
+    pub slice_page: Vec<u64>,
     /// First row of the page.
-    pub part_row: Vec<u32>,
+    pub slice_row: Vec<u32>,
     /// Number of its rows.
-    pub part_rows: Vec<u32>,
+    pub slice_rows: Vec<u32>,
     /// Runs of erased rows of bundle `b`: `erased_offsets[b]..erased_offsets[b + 1]`.
     /// Erased rows are packed like others, and their positions are left empty.
     pub erased_offsets: Vec<u32>,
@@ -47,33 +47,33 @@ pub struct Bundles {
 
 impl Bundles {
     pub(super) fn by_key(&self) -> Result<HashMap<u64, Arc<Bundle>, PageHasher>> {
-        let (num_bundles, num_parts) = (self.key.len(), self.part_page.len());
-        let (offsets, erased) = (&self.part_offsets, &self.erased_offsets);
+        let (num_bundles, num_slices) = (self.key.len(), self.slice_page.len());
+        let (offsets, erased) = (&self.slice_offsets, &self.erased_offsets);
         let is_whole = self.num_sequences.len() == num_bundles
-            && self.part_row.len() == num_parts
-            && self.part_rows.len() == num_parts
-            && are_offsets(offsets, num_bundles, num_parts)
+            && self.slice_row.len() == num_slices
+            && self.slice_rows.len() == num_slices
+            && are_offsets(offsets, num_bundles, num_slices)
             && self.erased_first.len() == self.erased_end.len()
             && (are_offsets(erased, num_bundles, self.erased_end.len()) || erased.is_empty());
         if !is_whole {
             return Err(Error::invalid(format!(
                 "the arrays of a plan's bundles do not fit together: {num_bundles} keys, {} \
-                 numbers of sequences, {} part_offsets, and for {num_parts} parts {} first rows \
+                 numbers of sequences, {} slice_offsets, and for {num_slices} slices {} first rows \
                  and {} numbers of rows",
                 self.num_sequences.len(),
                 offsets.len(),
-                self.part_row.len(),
-                self.part_rows.len()
+                self.slice_row.len(),
+                self.slice_rows.len()
             )));
         }
         let bundle = |number: usize| {
-            let parts = offsets[number] as usize..offsets[number + 1] as usize;
-            let parts = parts.map(|part| PageRows {
-                page: self.part_page[part],
-                first_row: self.part_row[part],
-                num_rows: self.part_rows[part],
+            let slices = offsets[number] as usize..offsets[number + 1] as usize;
+            let slices = slices.map(|slice| PageRows {
+                page: self.slice_page[slice],
+                first_row: self.slice_row[slice],
+                num_rows: self.slice_rows[slice],
             });
-            let mut bundle = Bundle::new(parts.collect(), self.num_sequences[number]);
+            let mut bundle = Bundle::new(slices.collect(), self.num_sequences[number]);
             if let [first, end] = erased.get(number..number + 2).unwrap_or_default() {
                 let runs = *first as usize..*end as usize;
                 bundle.erased = runs
@@ -97,8 +97,8 @@ fn are_offsets(offsets: &[u32], count: usize, last: usize) -> bool {
 /// Joined rows of several pages. A bundle is loaded like a page, by its key.
 #[derive(Debug)]
 pub struct Bundle {
-    /// Parts; those of one page are consecutive.
-    parts: Vec<PageRows>,
+    /// Slices; those of one page are consecutive.
+    slices: Vec<PageRows>,
     /// Rising runs of rows whose positions are left empty.
     erased: Vec<Range<u32>>,
     /// Sequences its rows are promised to pack into.
@@ -107,9 +107,9 @@ pub struct Bundle {
 }
 
 impl Bundle {
-    pub(super) fn new(parts: Vec<PageRows>, num_sequences: u32) -> Self {
+    pub(super) fn new(slices: Vec<PageRows>, num_sequences: u32) -> Self {
         Self {
-            parts,
+            slices,
             erased: Vec::new(),
             num_sequences,
             packing: OnceLock::new(),
@@ -119,7 +119,7 @@ impl Bundle {
     /// Memory it takes, the packing left out.
     pub(super) fn num_bytes(&self) -> usize {
         size_of::<Self>()
-            + self.parts.capacity() * size_of::<PageRows>()
+            + self.slices.capacity() * size_of::<PageRows>()
             + self.erased.capacity() * size_of::<Range<u32>>()
     }
 
@@ -133,16 +133,16 @@ impl Bundle {
         self.packing.get()
     }
 
-    /// Whether the positions of a row are left empty; rows are counted over all parts.
+    /// Whether the positions of a row are left empty; rows are counted over all slices.
     pub(super) fn is_erased(&self, row: u32) -> bool {
         let next = self.erased.partition_point(|run| run.end <= row);
         self.erased.get(next).is_some_and(|run| run.contains(&row))
     }
 
-    /// Yields its pages without repeats, with the parts of each.
+    /// Yields its pages without repeats, with the slices of each.
     fn by_page(&self) -> impl Iterator<Item = (u64, &[PageRows])> {
-        let parts = self.parts.chunk_by(|one, next| one.page == next.page);
-        parts.map(|parts| (parts[0].page, parts))
+        let slices = self.slices.chunk_by(|one, next| one.page == next.page);
+        slices.map(|slices| (slices[0].page, slices))
     }
 
     /// Its pages, without repeats.
@@ -172,7 +172,7 @@ impl Bundle {
 
     /// The page it begins with.
     pub(super) fn first_page(&self) -> Option<u64> {
-        self.parts.first().map(|part| part.page)
+        self.slices.first().map(|slice| slice.page)
     }
 
     /// Decodes its pages from what was fetched, joins their rows, and packs these.
@@ -191,7 +191,7 @@ impl Bundle {
         joined.aligned.iter_mut().for_each(Numbers::clear);
         joined.row_offsets.clear();
         joined.row_offsets.push(0);
-        joined.joins = Joins::default();
+        joined.continues = Continues::default();
         joined.skipped = 0;
         joined.infilled.clear();
         joined.postponed = None;
@@ -199,7 +199,7 @@ impl Bundle {
         if fetched.is_empty() {
             self.by_page().for_each(|(page, _)| source.will_need(page));
         }
-        for (number, (page, parts)) in self.by_page().enumerate() {
+        for (number, (page, slices)) in self.by_page().enumerate() {
             let loading = Loading {
                 opener: &mut scratch.opener,
                 fetched: fetched.get(number).unwrap_or(Fetched::NOTHING),
@@ -211,24 +211,24 @@ impl Bundle {
                 .and_then(Page::into_tokens)
                 .map_err(|error| source.locate(error, page))?;
             let own = std::mem::take(&mut scratch.page.metadata);
-            for part in parts {
+            for slice in slices {
                 append(
                     &mut joined,
                     &scratch.page,
-                    part,
+                    slice,
                     count,
                     &config.layout.aligned,
                 )
                 .map_err(|error| source.locate(error, page))?;
-                let (first, count) = (part.first_row as usize, part.num_rows as usize);
+                let (first, count) = (slice.first_row as usize, slice.num_rows as usize);
                 rows.push(own.iter().map(|array| array.slice(first, count)).collect());
             }
         }
-        joined.metadata = joined_columns(&rows)?;
+        joined.metadata = concat_columns(&rows)?;
         if let Some(rule) = config.layout.packing {
             self.pack(&joined, config, rule)
-                .map_err(|error| match self.parts.first() {
-                    Some(part) => source.locate(error, part.page),
+                .map_err(|error| match self.slices.first() {
+                    Some(slice) => source.locate(error, slice.page),
                     None => error,
                 })?;
         }
@@ -247,20 +247,20 @@ impl Bundle {
         scratch: &mut Scratch,
     ) -> Result<TokenPage> {
         let separators = config.separators();
-        let own_place = |place: u32| place - separators.bos_before(place);
+        let own_token = |token: u32| token - separators.bos_before(token);
         let infilling = &postponed.infilling;
         let packing = self.packing();
         let packing = packing.ok_or_else(|| Error::internal("rows that are not packed"))?;
-        let pieces = packing.by_row();
+        let parts = packing.by_row();
         let rows = postponed.rows.iter().map(|pending| {
             let row = pending.row as u32;
-            let first = pieces.partition_point(|piece| piece.row < row);
-            let own = pieces[first..].iter().take_while(|piece| piece.row == row);
+            let first = parts.partition_point(|part| part.row < row);
+            let own = parts[first..].iter().take_while(|part| part.row == row);
             let count = plain.row_offsets[pending.row + 1] - plain.row_offsets[pending.row];
             let end = count + infilling.num_added();
-            let parts = own.map(|piece| {
-                let behind = own_place(piece.first_token + piece.num_tokens).min(end);
-                own_place(piece.first_token).min(behind)..behind
+            let parts = own.map(|part| {
+                let behind = own_token(part.first_token + part.num_tokens).min(end);
+                own_token(part.first_token).min(behind)..behind
             });
             infilling.arranged_in(pending, count, parts)
         });
@@ -309,13 +309,13 @@ impl Bundle {
     }
 }
 
-/// Returns the metadata columns of all parts, joined.
-fn joined_columns(parts: &[Vec<ArrayRef>]) -> Result<Vec<ArrayRef>> {
+/// Returns the metadata columns of all slices, concatenated.
+fn concat_columns(slices: &[Vec<ArrayRef>]) -> Result<Vec<ArrayRef>> {
     let column = |column: usize| {
-        let arrays = parts.iter().filter_map(|arrays| arrays.get(column));
+        let arrays = slices.iter().filter_map(|arrays| arrays.get(column));
         let arrays: Vec<&dyn Array> = arrays.map(AsRef::as_ref).collect();
         Ok(concat(&arrays)?)
     };
-    let count = parts.first().map_or(0, Vec::len);
+    let count = slices.first().map_or(0, Vec::len);
     (0..count).map(column).collect()
 }

@@ -13,7 +13,7 @@ use crate::metadata::TableSchema;
 use crate::packing::Rule;
 
 /// Rows made of the lists of a batch count as one part in this many of the budget at most.
-const DOCUMENTS_PART: usize = 8;
+const DOCUMENTS_DIVISOR: usize = 8;
 
 /// Type of the tokens in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,8 +125,8 @@ impl EngineConfig {
         self.batch_rows.saturating_mul(self.row_length)
     }
 
-    /// Places of a row: its tokens, then its cells.
-    pub(super) fn row_places(&self) -> usize {
+    /// Positions of a row: its tokens, then its cells.
+    pub(super) fn row_width(&self) -> usize {
         self.row_length.saturating_add(self.columns.len())
     }
 
@@ -161,7 +161,7 @@ impl EngineConfig {
         let sum = sections.saturating_add(rows).saturating_add(borders);
         // An estimate, which refuses no batch.
         sum.saturating_add(metadata as usize)
-            .saturating_add(documents.min(self.budget / DOCUMENTS_PART))
+            .saturating_add(documents.min(self.budget / DOCUMENTS_DIVISOR))
     }
 
     /// The error of a token among the settings.

@@ -10,7 +10,7 @@ use super::page::Scratch;
 use super::page_key::PageKey;
 use super::pages::{BatchNumber, Slot};
 use super::plan::PreparedPlan;
-use super::{EngineConfig, Loading, Page, PageSource, PartReads};
+use super::{EngineConfig, Loading, Page, PageSource, SliceReads};
 use crate::error::Result;
 use crate::storage::Fetched;
 use crate::tokens::TokenPage;
@@ -127,7 +127,7 @@ pub(super) struct GatherJob {
     /// Whether no page is missing that was not written yet.
     pub is_last: bool,
     /// Reads for the batch besides pages.
-    pub reads: PartReads,
+    pub reads: SliceReads,
     /// Bytes that the worker kept for that before, and after.
     pub scratch_before: usize,
     pub scratch_after: usize,

@@ -94,7 +94,7 @@ pub(super) struct Cell {
     pub row: u32,
     pub column: usize,
     /// Row of the batch.
-    pub place: u32,
+    pub destination: u32,
 }
 
 /// One range of tokens to copy.
@@ -186,7 +186,7 @@ impl PreparedPlan {
                 page_use,
                 page: self.pages[uses[page_use] as usize].page,
                 row: plan.row[i],
-                place: plan.destination_row[i],
+                destination: plan.destination_row[i],
             })
         })
     }
@@ -214,13 +214,13 @@ impl PreparedPlan {
     /// Chooses the pages whose segments are read without the page: those with few
     /// segments, or long ones.
     fn find_loose(&mut self, num_uses: &[u32], config: &EngineConfig, source: &dyn PageSource) {
-        let Some(parts) = source.parts().filter(|_| config.row_length > 0) else {
+        let Some(slices) = source.slices().filter(|_| config.row_length > 0) else {
             return;
         };
         let is_long = |tokens: u64| tokens <= config.row_length as u64 * MOST_LOOSE;
         let is_loose = |(&PageKey { page, .. }, &uses): (&PageKey, &u32)| {
             !self.bundles.contains_key(&page)
-                && parts
+                && slices
                     .num_tokens(page)
                     .is_some_and(|tokens| uses == 1 || is_long(tokens))
         };
@@ -309,17 +309,17 @@ fn check_lengths(plan: &Plan) -> Result<()> {
 fn check_destinations(plan: &mut Plan, batch: usize, config: &EngineConfig) -> Result<u64> {
     let range = segment_range(plan, batch);
     let (num_rows, row_length) = (config.batch_rows as u64, config.row_length as u64);
-    let row_places = config.row_places() as u64;
+    let row_width = config.row_width() as u64;
     let (mut outside, mut ordered, mut covered, mut end) = (None, true, 0, 0);
     for i in range.clone() {
         let (row, offset) = (plan.destination_row[i], plan.destination_offset[i]);
         let (offset, num_tokens) = (u64::from(offset), u64::from(plan.num_tokens[i]));
         let is_cell = offset >= row_length && num_tokens > 0;
         let most = if is_cell { offset + 1 } else { row_length };
-        if u64::from(row) >= num_rows || offset + num_tokens > most.min(row_places) {
+        if u64::from(row) >= num_rows || offset + num_tokens > most.min(row_width) {
             outside = outside.or(Some(i));
         }
-        let start = u64::from(row) * row_places + offset;
+        let start = u64::from(row) * row_width + offset;
         ordered &= start >= end;
         end = start + num_tokens;
         covered += if is_cell { 0 } else { num_tokens };
@@ -335,7 +335,7 @@ fn check_destinations(plan: &mut Plan, batch: usize, config: &EngineConfig) -> R
         )));
     }
     if !ordered {
-        let order = order_by_destination(plan, batch, row_places)?;
+        let order = order_by_destination(plan, batch, row_width)?;
         for values in [
             &mut plan.row,
             &mut plan.first_token,
@@ -354,10 +354,10 @@ fn check_destinations(plan: &mut Plan, batch: usize, config: &EngineConfig) -> R
 }
 
 /// Segments of `batch` sorted by destination, or the error for two that overlap.
-fn order_by_destination(plan: &Plan, batch: usize, row_places: u64) -> Result<Vec<usize>> {
+fn order_by_destination(plan: &Plan, batch: usize, row_width: u64) -> Result<Vec<usize>> {
     let span = |i: usize| {
         let row = u64::from(plan.destination_row[i]);
-        let start = row * row_places + u64::from(plan.destination_offset[i]);
+        let start = row * row_width + u64::from(plan.destination_offset[i]);
         (start, start + u64::from(plan.num_tokens[i]))
     };
     let mut order: Vec<usize> = segment_range(plan, batch).collect();

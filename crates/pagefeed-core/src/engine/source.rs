@@ -52,33 +52,33 @@ pub struct Loading<'a> {
 
 /// Tokens of a page that are read without the rest of the page.
 #[derive(Debug, Default)]
-pub struct PagePart {
+pub struct PageSlice {
     /// Number of the page.
     pub page: u64,
-    /// Row of the page at which the part begins.
+    /// Row of the page at which the slice begins.
     pub row: u32,
     /// Token within that row, counting separators; may be in a later row.
     pub first_token: u32,
-    /// Number of tokens in the part.
+    /// Number of tokens in the slice.
     pub num_tokens: u32,
     /// Separators that every row gets.
     pub per_row: u32,
-    /// The rows that were read for the part.
+    /// The rows that were read for the slice.
     pub loaded: TokenPage,
-    /// First token of the part, counted within the first of these rows.
+    /// First token of the slice, counted within the first of these rows.
     pub first: u32,
 }
 
-/// Counts of reads of parts.
+/// Counts of reads of slices.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct PartReads {
+pub struct SliceReads {
     /// Ranges of files that were read.
     pub reads: u64,
-    /// Bytes read for parts.
+    /// Bytes read for slices.
     pub bytes: u64,
 }
 
-/// Reads of a source beyond those of pages and parts.
+/// Reads of a source beyond those of pages and slices.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ExtraReads {
     /// Bytes of pages that several pages of tokens share, and of what follows.
@@ -129,9 +129,9 @@ pub trait PageSource: Send + Sync {
     /// Decodes a page from what was fetched, and reads the rest.
     fn decode(&self, page: u64, loading: Loading<'_>) -> Result<Page>;
 
-    /// The source of parts of pages, if some pages need not be decoded for their
+    /// The source of slices of pages, if some pages need not be decoded for their
     /// tokens.
-    fn parts(&self) -> Option<&dyn PartSource> {
+    fn slices(&self) -> Option<&dyn SliceSource> {
         None
     }
 
@@ -144,7 +144,7 @@ pub trait PageSource: Send + Sync {
         0
     }
 
-    /// Counts of reads so far that entries and parts do not include.
+    /// Counts of reads so far that entries and slices do not include.
     fn extra_reads(&self) -> ExtraReads {
         ExtraReads::default()
     }
@@ -155,17 +155,17 @@ pub trait PageSource: Send + Sync {
     }
 }
 
-/// A source whose files store plain tokens, so that parts of pages can be read.
-pub trait PartSource {
-    /// Tokens of a page whose parts may be read; `None` for a page that must be
+/// A source whose files store plain tokens, so that slices of pages can be read.
+pub trait SliceSource {
+    /// Tokens of a page whose slices may be read; `None` for a page that must be
     /// decoded.
     fn num_tokens(&self, page: u64) -> Option<u64>;
 
-    /// Reads parts of such pages; neighbours are read together. `buffer` is scratch
+    /// Reads slices of such pages; neighbours are read together. `buffer` is scratch
     /// memory. An error names one of the pages.
-    fn read_parts(
+    fn read_slices(
         &self,
-        parts: &mut [&mut PagePart],
+        slices: &mut [&mut PageSlice],
         buffer: &mut Vec<u8>,
-    ) -> Result<PartReads, (u64, Error)>;
+    ) -> Result<SliceReads, (u64, Error)>;
 }

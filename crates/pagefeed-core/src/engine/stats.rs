@@ -27,7 +27,7 @@ stats! {
     /// Those of pages that had been given up for want of memory.
     pages_reloaded,
     /// Reads of tokens whose pages were not loaded for them: of one range of a file each.
-    parts_read,
+    slices_read,
     /// Reads of where the payloads of spans lie.
     index_reads,
     /// Reads of these payloads.
@@ -42,7 +42,7 @@ stats! {
     tokens,
     /// Padding in these.
     padding_tokens,
-    /// Places in packed sequences of these at which a document goes on that would have
+    /// Positions in packed sequences of these at which a document goes on that would have
     /// fitted into one.
     splits,
     /// Bytes of pages held and being loaded now.

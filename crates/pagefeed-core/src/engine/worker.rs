@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicUsize;
 use super::assembly;
 use super::assembly::buffer::Buffer;
 use super::assembly::gathering::Gathering;
-use super::assembly::loose::LooseParts;
+use super::assembly::loose::LooseSlices;
 use super::budget::Budget;
 use super::job::{BatchMemory, GatherJob, Job, LoadJob};
 use super::page::Scratch;
@@ -174,7 +174,7 @@ fn work(shared: &Shared, role: Role) {
     let source = &*shared.source;
     limit_pages(Budget::largest_page(&shared.config));
     let mut scratch = Scratch::default();
-    let mut loose = LooseParts::default();
+    let mut loose = LooseSlices::default();
     let mut state = shared.lock();
     loop {
         let job = match role {
@@ -216,7 +216,7 @@ fn work(shared: &Shared, role: Role) {
                 job.scratch_before = loose.num_bytes();
                 let result = catch_panic(|| gather(shared, &mut loose, &mut job));
                 if loose.num_bytes() > Budget::scratch_share(&shared.config) {
-                    loose = LooseParts::default();
+                    loose = LooseSlices::default();
                 }
                 job.scratch_after = loose.num_bytes();
                 // Outside the lock: they lie anywhere, and each counts those who hold it.
@@ -267,7 +267,7 @@ fn load(shared: &Shared, scratch: &mut Scratch, job: &mut LoadJob) -> Result<Pag
     result.map_err(|error| source.locate(error, job.first_page()))
 }
 
-fn gather(shared: &Shared, loose: &mut LooseParts, job: &mut GatherJob) -> Result<()> {
+fn gather(shared: &Shared, loose: &mut LooseSlices, job: &mut GatherJob) -> Result<()> {
     if let BatchMemory::Wanted(count) = job.memory {
         let mut buffers = Buffer::map(&job.plan.config.sections(), count)?;
         if let Some(buffer) = buffers.pop() {

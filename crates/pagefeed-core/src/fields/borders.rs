@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::tokens::Joins;
+use crate::tokens::Continues;
 
 /// Bits of a word.
 const WORD: usize = u64::BITS as usize;
@@ -33,14 +33,14 @@ impl Borders {
         self.num_tokens = num_tokens;
     }
 
-    /// Adds a part of a document, which must be inside the batch. `joins` says whether
+    /// Adds a part of a document, which must be inside the batch. `continues` says whether
     /// it continues the part before, or is continued by the part after it.
-    pub fn add(&mut self, begin: usize, end: usize, joins: Joins) {
-        if !joins.before {
+    pub fn add(&mut self, begin: usize, end: usize, continues: Continues) {
+        if !continues.before {
             set(&mut self.begins, begin);
         }
         set(&mut self.documents, begin);
-        if end < self.num_tokens && !joins.after {
+        if end < self.num_tokens && !continues.after {
             set(&mut self.begins, end);
         }
     }
@@ -50,13 +50,13 @@ impl Borders {
         self.num_tokens
     }
 
-    /// Returns the first border at or after `place`, or the end.
-    pub fn next(&self, place: usize) -> usize {
-        let mut number = place / WORD;
+    /// Returns the first border at or after `position`, or the end.
+    pub fn next(&self, position: usize) -> usize {
+        let mut number = position / WORD;
         let Some(&first) = self.begins.get(number) else {
             return self.num_tokens;
         };
-        let mut word = first & (u64::MAX << (place % WORD));
+        let mut word = first & (u64::MAX << (position % WORD));
         while word == 0 {
             number += 1;
             match self.begins.get(number) {
@@ -67,9 +67,9 @@ impl Borders {
         number * WORD + word.trailing_zeros() as usize
     }
 
-    /// Whether the segment that begins at `place` belongs to a document.
-    pub fn is_document(&self, place: usize) -> bool {
-        self.documents[place / WORD] >> (place % WORD) & 1 == 1
+    /// Whether the segment that begins at `position` belongs to a document.
+    pub fn is_document(&self, position: usize) -> bool {
+        self.documents[position / WORD] >> (position % WORD) & 1 == 1
     }
 
     /// Returns the segments of a row, in order.
@@ -83,36 +83,36 @@ impl Borders {
     }
 }
 
-/// Places of a row up to the next border: a document or part of one, or padding.
+/// Positions of a row up to the next border: a document or part of one, or padding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Places in the batch.
-    pub places: Range<usize>,
+    /// Positions in the batch.
+    pub positions: Range<usize>,
     /// Whether it is a document or a part of one.
     pub is_document: bool,
     /// Whether the segment before it in the row is a document.
     follows: bool,
 }
 
-/// Places that predict the tokens of a segment, or none: the segment's own places, moved
+/// Positions that predict the tokens of a segment, or none: the segment's own positions, moved
 /// by the shift of labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Labels {
-    /// Places before the first label.
+    /// Positions before the first label.
     pub before: Range<usize>,
-    /// Places with a label, which is the token `shift` places later.
+    /// Positions with a label, which is the token `shift` positions later.
     pub labelled: Range<usize>,
-    /// Places after the last label: those at the end of a row.
+    /// Positions after the last label: those at the end of a row.
     pub behind: Range<usize>,
 }
 
 impl Segment {
-    /// Returns the places with and without labels. Each label stands `shift` places before
+    /// Returns the positions with and without labels. Each label stands `shift` positions before
     /// its token, and not before the `row` of the segment. `across_documents` lets the
     /// last token of a document predict the first of the next one.
     #[inline(always)]
     pub fn labels(&self, row: &Range<usize>, shift: usize, across_documents: bool) -> Labels {
-        let Range { start, end } = self.places;
+        let Range { start, end } = self.positions;
         let predicted = match self.is_document {
             false => end,
             true if across_documents && self.follows => start,
@@ -131,7 +131,7 @@ impl Segment {
 /// Segments of a row, see [`Borders::segments`].
 pub struct Segments<'a> {
     borders: &'a Borders,
-    /// Places that are left of the row.
+    /// Positions that are left of the row.
     row: Range<usize>,
     follows: bool,
 }
@@ -148,15 +148,15 @@ impl Iterator for Segments<'_> {
         self.row.start = self.borders.next(start + 1).min(self.row.end);
         let is_document = self.borders.is_document(start);
         Some(Segment {
-            places: start..self.row.start,
+            positions: start..self.row.start,
             is_document,
             follows: std::mem::replace(&mut self.follows, is_document),
         })
     }
 }
 
-fn set(bits: &mut [u64], place: usize) {
-    bits[place / WORD] |= 1 << (place % WORD);
+fn set(bits: &mut [u64], position: usize) {
+    bits[position / WORD] |= 1 << (position % WORD);
 }
 
 #[cfg(test)]
@@ -168,12 +168,12 @@ mod tests {
         let mut borders = Borders::default();
         borders.reset(64);
         for (begin, end) in [(0, 10), (10, 20), (30, 40)] {
-            borders.add(begin, end, Joins::default());
+            borders.add(begin, end, Continues::default());
         }
         let labelled = |row: Range<usize>, shift, across| -> Vec<Range<usize>> {
             let labels = borders.segments(row.clone());
             let labels: Vec<Labels> = labels.map(|s| s.labels(&row, shift, across)).collect();
-            // Together they are all places of the row, in order.
+            // Together they are all positions of the row, in order.
             let all = labels
                 .iter()
                 .flat_map(|own| [&own.before, &own.labelled, &own.behind]);
@@ -186,13 +186,13 @@ mod tests {
         assert_eq!(labelled(0..50, 0, false), own);
         let across = [1..10, 10..20, 30..30, 31..40, 50..50];
         assert_eq!(labelled(0..50, 0, true), across);
-        let before = |places: Range<usize>| places.start - 1..places.end - 1;
+        let before = |positions: Range<usize>| positions.start - 1..positions.end - 1;
         assert_eq!(labelled(0..50, 1, false), own.map(before));
         assert_eq!(labelled(0..50, 1, true), across.map(before));
         // Nothing predicts the first token of a row.
         assert_eq!(labelled(10..40, 1, true), [10..19, 29..29, 30..39]);
-        let places = borders.segments(5..25).map(|segment| segment.places);
-        assert_eq!(places.collect::<Vec<_>>(), [5..10, 10..20, 20..25]);
+        let positions = borders.segments(5..25).map(|segment| segment.positions);
+        assert_eq!(positions.collect::<Vec<_>>(), [5..10, 10..20, 20..25]);
     }
 
     #[test]
@@ -200,11 +200,11 @@ mod tests {
         let mut borders = Borders::default();
         borders.reset(300);
         let (before, after) = (true, true);
-        borders.add(100, 200, Joins { before, after });
+        borders.add(100, 200, Continues { before, after });
         borders.add(
             200,
             250,
-            Joins {
+            Continues {
                 before,
                 after: false,
             },
@@ -212,7 +212,7 @@ mod tests {
         borders.add(
             0,
             100,
-            Joins {
+            Continues {
                 before: false,
                 after,
             },
@@ -228,15 +228,17 @@ mod tests {
     fn borders_are_found_in_any_order_and_across_words() {
         let mut borders = Borders::default();
         borders.reset(300);
-        borders.add(128, 300, Joins::default());
-        borders.add(0, 1, Joins::default());
-        borders.add(63, 64, Joins::default());
-        let found: Vec<usize> = (0..=300).map(|place| borders.next(place)).collect();
+        borders.add(128, 300, Continues::default());
+        borders.add(0, 1, Continues::default());
+        borders.add(63, 64, Continues::default());
+        let found: Vec<usize> = (0..=300).map(|position| borders.next(position)).collect();
         let all = [0, 1, 63, 64, 128, 300];
-        for (place, next) in found.into_iter().enumerate() {
-            assert_eq!(Some(&next), all.iter().find(|&&border| border >= place));
+        for (position, next) in found.into_iter().enumerate() {
+            assert_eq!(Some(&next), all.iter().find(|&&border| border >= position));
         }
-        let documents = all[..5].iter().filter(|&&place| borders.is_document(place));
+        let documents = all[..5]
+            .iter()
+            .filter(|&&position| borders.is_document(position));
         assert_eq!(documents.collect::<Vec<_>>(), [&0, &63, &128]);
         borders.reset(64);
         assert_eq!(borders.next(0), 64);

@@ -12,9 +12,9 @@ pub(super) fn put_lengths(table: &mut [i32], row_length: usize, borders: &Border
     }
     let most = rows(row_length, borders).map(|row| lengths(row, borders).count());
     let most = most.max().unwrap_or_default();
-    for (row, places) in rows(row_length, borders).zip(table.chunks_exact_mut(most.max(1))) {
+    for (row, positions) in rows(row_length, borders).zip(table.chunks_exact_mut(most.max(1))) {
         let of_row = lengths(row, borders).chain(std::iter::repeat(0));
-        for (to, length) in places.iter_mut().zip(of_row) {
+        for (to, length) in positions.iter_mut().zip(of_row) {
             *to = length as i32;
         }
     }
@@ -34,5 +34,5 @@ fn rows(row_length: usize, borders: &Borders) -> impl Iterator<Item = Range<usiz
 }
 
 fn lengths(row: Range<usize>, borders: &Borders) -> impl Iterator<Item = usize> {
-    borders.segments(row).map(|segment| segment.places.len())
+    borders.segments(row).map(|segment| segment.positions.len())
 }

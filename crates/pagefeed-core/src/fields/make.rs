@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::lengths::{longest, put_lengths};
-use super::{Borders, Field, Fields, Parts, Segment, Slots};
+use super::{Borders, Field, Fields, Segment, Slots, Views};
 use crate::tokens::Number;
 
 /// Results of making fields, besides the memory of the fields.
@@ -49,9 +49,9 @@ pub struct Maker<'a> {
 impl<'a> Maker<'a> {
     /// Prepares to make fields in their memory, of rows of `row_length`. The caller has
     /// taken the memory of the tokens.
-    pub fn new(fields: &Fields, row_length: usize, parts: &mut Parts<'a>) -> Self {
+    pub fn new(fields: &Fields, row_length: usize, views: &mut Views<'a>) -> Self {
         Self {
-            slots: Field::ALL.map(|field| parts.slots(fields, field)),
+            slots: Field::ALL.map(|field| views.slots(fields, field)),
             wants_longest: fields.has(Field::MaxDocLens),
             ignored: fields.ignored,
             across_documents: fields.across_documents,
@@ -115,8 +115,12 @@ impl<'a> Maker<'a> {
     fn make<T: Number + Into<i64>>(&mut self, row: Range<usize>, tokens: &[T], borders: &Borders) {
         let mut num_documents = 0;
         for segment in borders.segments(row.clone()) {
-            self.count_segment(segment.places.clone(), segment.is_document);
-            self.put_segment(segment.places.clone(), segment.is_document, num_documents);
+            self.count_segment(segment.positions.clone(), segment.is_document);
+            self.put_segment(
+                segment.positions.clone(),
+                segment.is_document,
+                num_documents,
+            );
             self.put_labels(&row, &segment, tokens);
             num_documents += i32::from(segment.is_document);
         }
@@ -142,17 +146,17 @@ impl<'a> Maker<'a> {
     }
 
     #[inline(always)]
-    fn put_border(&mut self, place: usize) {
+    fn put_border(&mut self, position: usize) {
         let number = self.made.num_borders;
         let own = if self.counts_both {
             self.num_own
         } else {
-            place
+            position
         };
         self.slot(Field::CuSeqlens)
             .fill(number..number + 1, own as i64);
         self.slot(Field::CuSeqlensPadded)
-            .fill(number..number + 1, place as i64);
+            .fill(number..number + 1, position as i64);
         self.made.num_borders += 1;
     }
 
@@ -176,20 +180,20 @@ impl<'a> Maker<'a> {
         tokens: &[T],
     ) {
         let labels = segment.labels(row, self.shift, self.across_documents);
-        let places = labels.labelled;
+        let positions = labels.labelled;
         self.ignore(labels.before);
         self.ignore(labels.behind);
-        let predicted = places.start + self.shift..places.end + self.shift;
+        let predicted = positions.start + self.shift..positions.end + self.shift;
         self.slot(Field::Labels)
-            .copy(places.clone(), &tokens[predicted]);
-        self.slot(Field::LossMask).fill(places, 1);
+            .copy(positions.clone(), &tokens[predicted]);
+        self.slot(Field::LossMask).fill(positions, 1);
     }
 
     #[inline(always)]
-    fn ignore(&mut self, places: Range<usize>) {
+    fn ignore(&mut self, positions: Range<usize>) {
         let ignored = self.ignored;
-        self.slot(Field::Labels).fill(places.clone(), ignored);
-        self.slot(Field::LossMask).fill(places, 0);
+        self.slot(Field::Labels).fill(positions.clone(), ignored);
+        self.slot(Field::LossMask).fill(positions, 0);
     }
 
     #[inline(always)]

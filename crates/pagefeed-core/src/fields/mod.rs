@@ -12,7 +12,7 @@ mod slots;
 
 pub use borders::{Borders, Segment};
 pub use make::{Made, Maker};
-pub use sections::{Parts, Sections};
+pub use sections::{Sections, Views};
 pub use slots::{FieldType, Slots};
 
 use crate::error::{Error, Result};
@@ -57,7 +57,7 @@ impl Shape {
 
     /// The most numbers that it takes memory for, of a batch of `num_tokens` tokens: every
     /// token may be a segment.
-    fn num_places(self, num_tokens: usize) -> usize {
+    fn most_numbers(self, num_tokens: usize) -> usize {
         match self {
             Self::Tokens | Self::Segments => num_tokens,
             Self::Borders => num_tokens.saturating_add(1),
@@ -127,7 +127,7 @@ fields! {
     InputIds: "input_ids", &[], Tokens, None, true, true;
     /// Tokens to predict; the ignored label where there is none.
     Labels: "labels", WIDE, Tokens, None, false, true;
-    /// Place of each token in its segment, from 0.
+    /// Position of each token in its segment, from 0.
     PositionIds: "position_ids", WIDE, Tokens, None, false, true;
     /// Number of each token's document in its row.
     DocumentIds: "document_ids", NARROW, Tokens, Some(-1), true, false;

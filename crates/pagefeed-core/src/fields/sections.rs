@@ -17,7 +17,7 @@ pub struct Sections {
 }
 
 /// Memory of each field.
-pub struct Parts<'a> {
+pub struct Views<'a> {
     fields: [&'a mut [u8]; Field::ALL.len()],
     /// Memory of the aligned columns.
     pub aligned: Vec<&'a mut [u8]>,
@@ -35,7 +35,7 @@ impl Sections {
             let num_bytes = field
                 .entry()
                 .shape
-                .num_places(num_tokens)
+                .most_numbers(num_tokens)
                 .saturating_mul(width);
             if num_bytes == 0 || !fields.has(field) {
                 return end..end;
@@ -75,8 +75,8 @@ impl Sections {
         self.ranges[field as usize].clone()
     }
 
-    /// Splits the memory of a batch; all parts are empty if it is too small.
-    pub fn split<'a>(&self, bytes: &'a mut [u8]) -> Parts<'a> {
+    /// Splits the memory of a batch; all views are empty if it is too small.
+    pub fn split<'a>(&self, bytes: &'a mut [u8]) -> Views<'a> {
         let mut end = self.ranges.last().map_or(0, |range| range.end);
         let (fields, mut rest) = bytes.split_at_mut(end.min(bytes.len()));
         let fields = fields.get_disjoint_mut(self.ranges.clone());
@@ -84,19 +84,19 @@ impl Sections {
             let (before, size) = (range.start - end, range.len());
             end = range.end;
             let behind = std::mem::take(&mut rest).split_at_mut_checked(before);
-            let part = behind.and_then(|(_, behind)| behind.split_at_mut_checked(size));
-            let (part, behind) = part.unwrap_or_default();
+            let view = behind.and_then(|(_, behind)| behind.split_at_mut_checked(size));
+            let (view, behind) = view.unwrap_or_default();
             rest = behind;
-            part
+            view
         });
-        Parts {
+        Views {
             aligned: aligned.collect(),
             fields: fields.unwrap_or_else(|_| std::array::from_fn(|_| Default::default())),
         }
     }
 }
 
-impl<'a> Parts<'a> {
+impl<'a> Views<'a> {
     /// Takes out the memory of a field as numbers; `None` if the field is not made.
     pub fn take<T: Number>(&mut self, field: Field) -> &'a mut [T] {
         as_numbers(std::mem::take(&mut self.fields[field as usize]))
@@ -128,12 +128,12 @@ mod tests {
         assert_eq!(sections.range(Field::LossMask), 1536..1636);
         assert_eq!(sections.num_bytes(), 1636);
         let mut bytes = vec![0; 1636];
-        let mut parts = sections.split(&mut bytes);
+        let mut views = sections.split(&mut bytes);
         for field in Field::ALL {
-            assert_eq!(parts.take::<u8>(field).len(), sections.range(field).len());
+            assert_eq!(views.take::<u8>(field).len(), sections.range(field).len());
         }
-        let mut parts = sections.split(&mut bytes[1..]);
-        assert!(parts.take::<i64>(Field::Labels).is_empty());
+        let mut views = sections.split(&mut bytes[1..]);
+        assert!(views.take::<i64>(Field::Labels).is_empty());
         let alone = Sections::new(&Fields::default(), 3, 8);
         assert_eq!(alone.num_bytes(), 24);
         let huge = Sections::new(&Fields::new(&wanted, false, false), usize::MAX, 8);

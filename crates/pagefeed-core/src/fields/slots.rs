@@ -1,4 +1,4 @@
-//! The places of a field in a batch, as numbers of whatever type it has there.
+//! The memory of a field in a batch, as numbers of whatever type it has there.
 
 use std::ops::Range;
 
@@ -82,28 +82,28 @@ macro_rules! with_numbers {
 }
 
 impl Slots<'_> {
-    /// Writes one number to all positions in `places`.
+    /// Writes one number to all positions in `positions`.
     #[inline(always)]
-    pub(super) fn fill(&mut self, places: Range<usize>, value: i64) {
-        with_numbers!(self, numbers => if let Some(numbers) = numbers.get_mut(places) {
+    pub(super) fn fill(&mut self, positions: Range<usize>, value: i64) {
+        with_numbers!(self, numbers => if let Some(numbers) = numbers.get_mut(positions) {
             numbers.fill(Number::of(value));
         });
     }
 
-    /// Writes 0, 1, 2 and so on to `places`.
+    /// Writes 0, 1, 2 and so on to `positions`.
     #[inline(always)]
-    pub(super) fn count(&mut self, places: Range<usize>) {
-        with_numbers!(self, numbers => if let Some(numbers) = numbers.get_mut(places) {
-            for (to, place) in numbers.iter_mut().zip(0..) {
-                *to = Number::of(place);
+    pub(super) fn count(&mut self, positions: Range<usize>) {
+        with_numbers!(self, numbers => if let Some(numbers) = numbers.get_mut(positions) {
+            for (to, position) in numbers.iter_mut().zip(0..) {
+                *to = Number::of(position);
             }
         });
     }
 
-    /// Writes tokens to `places`.
+    /// Writes tokens to `positions`.
     #[inline(always)]
-    pub(super) fn copy<T: Number + Into<i64>>(&mut self, places: Range<usize>, tokens: &[T]) {
-        with_numbers!(self, numbers => if let Some(numbers) = numbers.get_mut(places) {
+    pub(super) fn copy<T: Number + Into<i64>>(&mut self, positions: Range<usize>, tokens: &[T]) {
+        with_numbers!(self, numbers => if let Some(numbers) = numbers.get_mut(positions) {
             for (to, &token) in numbers.iter_mut().zip(tokens) {
                 *to = Number::of(token.into());
             }

@@ -7,7 +7,7 @@ mod copy;
 mod ranges;
 
 pub use copy::{Ahead, BatchToken};
-pub use ranges::{LinePart, Misfit, OwnTokens, Separators, copy_line, copy_segment, line_parts};
+pub use ranges::{LineRange, Misfit, OwnTokens, Separators, copy_line, copy_segment, line_ranges};
 
 #[cfg(test)]
 mod tests;

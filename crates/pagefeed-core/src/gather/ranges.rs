@@ -52,7 +52,7 @@ pub fn copy_segment<T: BatchToken>(
 
 /// Tokens that every row gets, also an empty one.
 ///
-/// A row that got them is a line of `bos`, its tokens and `eos`; the places of a page
+/// A row that got them is a line of `bos`, its tokens and `eos`; the positions of a page
 /// with separators count through its lines.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Separators<T> {
@@ -60,7 +60,7 @@ pub struct Separators<T> {
     pub bos: Option<T>,
     /// Token after the row.
     pub eos: Option<T>,
-    /// Places of a line from one `bos` to the next; 0: it has one, at its begin.
+    /// Positions of a line from one `bos` to the next; 0: it has one, at its begin.
     pub bos_every: u32,
 }
 
@@ -73,23 +73,23 @@ impl<T: Copy> Separators<T> {
 
 impl<T> Separators<T> {
     /// Number of `bos` before a position in a line.
-    pub fn bos_before(&self, place: u32) -> u32 {
+    pub fn bos_before(&self, position: u32) -> u32 {
         match (&self.bos, self.bos_every) {
             (None, _) => 0,
-            (Some(_), 0) => place.min(1),
-            (Some(_), every) => place.div_ceil(every),
+            (Some(_), 0) => position.min(1),
+            (Some(_), every) => position.div_ceil(every),
         }
     }
 
     /// Whether a position in a line holds `bos`.
-    fn is_bos(&self, place: u32) -> bool {
-        self.bos_before(place.saturating_add(1)) > self.bos_before(place)
+    fn is_bos(&self, position: u32) -> bool {
+        self.bos_before(position.saturating_add(1)) > self.bos_before(position)
     }
 }
 
 /// A range of one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LinePart {
+pub struct LineRange {
     /// Row of the page.
     pub row: usize,
     /// First token of the line.
@@ -100,13 +100,13 @@ pub struct LinePart {
 
 /// Returns the parts of lines in a range of tokens that begins `first_token` tokens
 /// after the start of row `row`. A line has `per_row` tokens more than its row.
-pub fn line_parts(
+pub fn line_ranges(
     page: &TokenPage,
     per_row: u32,
     row: u32,
     first_token: u32,
     num_tokens: usize,
-) -> Result<impl Iterator<Item = LinePart>, Misfit> {
+) -> Result<impl Iterator<Item = LineRange>, Misfit> {
     let offsets = page.row_offsets.as_slice();
     let num_rows = offsets.len().saturating_sub(1);
     let begin_of = move |row: usize| u64::from(offsets[row]) + u64::from(per_row) * row as u64;
@@ -141,7 +141,7 @@ pub fn line_parts(
             row += 1;
         }
         let stop = end.min(begin_of(row + 1));
-        let part = LinePart {
+        let part = LineRange {
             row,
             first_token: position - begin_of(row),
             num_tokens: (stop - position) as usize,
@@ -164,7 +164,7 @@ pub struct OwnTokens {
     pub count: usize,
 }
 
-impl LinePart {
+impl LineRange {
     /// Returns the own tokens of the row in `page`. A `bos` is at the beginning of a
     /// part or not in it.
     pub fn own<T>(&self, page: &TokenPage, separators: &Separators<T>) -> OwnTokens {
@@ -187,19 +187,19 @@ impl LinePart {
 /// `ahead`.
 pub fn copy_line<T: BatchToken>(
     page: &TokenPage,
-    part: LinePart,
+    part: LineRange,
     separators: &Separators<T>,
     target: &mut [T],
     ahead: Ahead,
 ) -> Result<(), Misfit> {
     let tokens = part.own(page, separators);
     let (before, target) = target.split_at_mut(tokens.num_before);
-    if let (Some(bos), [place]) = (separators.bos, before) {
-        *place = bos;
+    if let (Some(bos), [position]) = (separators.bos, before) {
+        *position = bos;
     }
     let (own, behind) = target.split_at_mut(tokens.count);
-    if let (Some(eos), [place]) = (separators.eos, behind) {
-        *place = eos;
+    if let (Some(eos), [position]) = (separators.eos, behind) {
+        *position = eos;
     }
     T::copy(&page.tokens, tokens.from, own, ahead).map_err(Misfit::Token)
 }

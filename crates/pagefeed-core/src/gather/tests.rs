@@ -133,7 +133,7 @@ fn lines_have_separators_also_where_rows_are_empty() {
             for end in start..=line.len() {
                 let mut found = vec![0; end - start];
                 let mut offset = 0;
-                let parts = line_parts(&page, per_row, 0, start as u32, end - start).unwrap();
+                let parts = line_ranges(&page, per_row, 0, start as u32, end - start).unwrap();
                 for part in parts {
                     assert_eq!(rows[start + offset], (part.row, part.first_token));
                     let target = &mut found[offset..offset + part.num_tokens];
@@ -143,9 +143,9 @@ fn lines_have_separators_also_where_rows_are_empty() {
                 assert_eq!(found, line[start..end]);
             }
         }
-        let beyond = line_parts(&page, per_row, 0, 1, line.len());
+        let beyond = line_ranges(&page, per_row, 0, 1, line.len());
         assert!(matches!(beyond.err(), Some(Misfit::PageTooShort { .. })));
-        assert!(line_parts(&page, per_row, 3, 0, 0).is_err());
+        assert!(line_ranges(&page, per_row, 3, 0, 0).is_err());
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::chunk::ChunkPages;
-use super::join::Joint;
+use super::concat::GrowingIndex;
 use super::locate::{ChunkReader, Regions, index_ranges, locate, whole};
 use super::options::BuildOptions;
 use super::page_index::Index;
@@ -71,7 +71,7 @@ impl Index {
                 Ok(file)
             }
         })?;
-        let mut all = Joint::default();
+        let mut all = GrowingIndex::default();
         let known = files.iter().find_map(|file| match &file.pages {
             FilePages::Found(schema, ..) => Some(Arc::clone(schema)),
             FilePages::Missing(..) => None,

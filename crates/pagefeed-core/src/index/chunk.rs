@@ -64,7 +64,7 @@ pub struct ChunkPages {
 }
 
 impl ChunkPages {
-    /// Joins stored pages, whose rows must add up to `num_rows`.
+    /// Continues stored pages, whose rows must add up to `num_rows`.
     pub fn new(
         dictionary: Option<Range<u64>>,
         stored: &[StoredPage],

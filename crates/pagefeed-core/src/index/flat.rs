@@ -21,7 +21,7 @@ pub struct Records {
     pub offset: usize,
     /// Whether documents are unknown: a file is one row, and each page of it is a part
     /// that counts as a row.
-    pub joined: bool,
+    pub borderless: bool,
 }
 
 impl Records {
@@ -44,22 +44,22 @@ impl Records {
     }
 
     pub(super) fn to_text(self) -> String {
-        let joined = u8::from(self.joined);
+        let borderless = u8::from(self.borderless);
         let name = self.number.name();
-        format!("{name} {} {} {joined}", self.size, self.offset)
+        format!("{name} {} {} {borderless}", self.size, self.offset)
     }
 
     fn from_text(text: &str) -> Result<Self> {
         let bad = || Error::corrupt(format!("{text:?} says nothing of records"));
         let parts: Vec<&str> = text.split(' ').collect();
-        let [name, size, offset, joined] = parts[..] else {
+        let [name, size, offset, borderless] = parts[..] else {
             return Err(bad());
         };
         let records = Self {
             number: NumberType::from_name(name).ok_or_else(bad)?,
             size: size.parse().map_err(|_| bad())?,
             offset: offset.parse().map_err(|_| bad())?,
-            joined: joined == "1",
+            borderless: borderless == "1",
         };
         records.check().map_err(|_| bad())?;
         Ok(records)

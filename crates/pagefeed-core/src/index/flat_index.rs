@@ -18,7 +18,7 @@ use crate::codec::Codec;
 use crate::error::{Error, Result};
 use crate::schema::ColumnSchema;
 use crate::storage::Storage;
-use crate::tokens::{Joins, NumberType};
+use crate::tokens::{Continues, NumberType};
 
 /// Pages that a shuffle of row groups moves as one.
 const PAGES_PER_GROUP: usize = 64;
@@ -102,9 +102,13 @@ impl Index {
     }
 
     /// Whether the row that is a page of a flat file continues in its neighbours.
-    pub fn joins(&self, record: &PageRecord) -> Joins {
-        if !self.flat.as_ref().is_some_and(|flat| flat.records.joined) {
-            return Joins::default();
+    pub fn continues(&self, record: &PageRecord) -> Continues {
+        if !self
+            .flat
+            .as_ref()
+            .is_some_and(|flat| flat.records.borderless)
+        {
+            return Continues::default();
         }
         let table = self.pages();
         let file = record.file as usize;
@@ -113,7 +117,7 @@ impl Index {
             table.first_row.get(*span as usize).copied()
         };
         let rows = row_at(file + 1).unwrap_or(0) - row_at(file).unwrap_or(0);
-        Joins {
+        Continues {
             before: record.first_row > 0,
             after: record.first_row + record.num_rows < rows,
         }
@@ -127,7 +131,7 @@ fn table_of(pages: &FlatPages<'_>, range: Range<usize>, size: u64) -> Result<Tab
         let group = start..range.end.min(start + PAGES_PER_GROUP);
         let found: Result<Vec<Page>> = group
             .enumerate()
-            .map(|(number, place)| page(pages, number, place, size))
+            .map(|(number, index)| page(pages, number, index, size))
             .collect();
         let chunk = ChunkPages {
             dictionary: None,
@@ -140,10 +144,10 @@ fn table_of(pages: &FlatPages<'_>, range: Range<usize>, size: u64) -> Result<Tab
     Ok(table.finish())
 }
 
-fn page(pages: &FlatPages<'_>, number: usize, place: usize, file_size: u64) -> Result<Page> {
+fn page(pages: &FlatPages<'_>, number: usize, index: usize, file_size: u64) -> Result<Page> {
     let take = |numbers: &[i64]| {
         let found = numbers
-            .get(place)
+            .get(index)
             .copied()
             .and_then(|n| u64::try_from(n).ok());
         found.ok_or_else(|| Error::invalid("pages lack a number, or have one below 0"))

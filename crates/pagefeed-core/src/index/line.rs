@@ -2,7 +2,7 @@
 //! separators as any other; and ranges of it, cut at the ends of pages.
 //!
 //! A page begins in the line after the values and the separators of all rows before it:
-//! so its place follows from the index alone.
+//! so its position follows from the index alone.
 
 use std::ops::Range;
 
@@ -14,9 +14,9 @@ use crate::error::{Error, Result};
 /// long.
 const NEAR: usize = 8;
 
-/// Ranges of a line, cut at the ends of pages; one element for each piece.
+/// Ranges of a line, cut at the ends of pages; one element for each slice.
 #[derive(Debug, Default)]
-pub struct Pieces {
+pub struct PageSlices {
     /// Number of the range.
     pub range: Vec<i64>,
     /// Number of the page.
@@ -25,11 +25,11 @@ pub struct Pieces {
     pub first_token: Vec<u32>,
     /// Tokens.
     pub num_tokens: Vec<u32>,
-    /// Place of the first token in the range.
+    /// Offset of the first token in the range.
     pub offset: Vec<u32>,
 }
 
-impl Pieces {
+impl PageSlices {
     fn with_capacity(capacity: usize) -> Self {
         Self {
             range: Vec::with_capacity(capacity),
@@ -42,7 +42,7 @@ impl Pieces {
 }
 
 /// A page: its span, and its index into the arrays with one more number per span.
-type Place = (usize, usize);
+type PageOfSpan = (usize, usize);
 
 /// The tokens of all pages in order, with the columns of the table that searches need.
 pub struct Line<'a> {
@@ -68,7 +68,7 @@ impl<'a> Line<'a> {
     }
 
     /// Cuts the non-empty ranges from `starts` to `stops`.
-    pub fn cut(&self, starts: &[i64], stops: &[i64]) -> Result<Pieces> {
+    pub fn cut(&self, starts: &[i64], stops: &[i64]) -> Result<PageSlices> {
         if starts.len() != stops.len() {
             return Err(Error::invalid(format!(
                 "{} ranges begin, {} end",
@@ -76,46 +76,46 @@ impl<'a> Line<'a> {
                 stops.len()
             )));
         }
-        let mut pieces = Pieces::with_capacity(starts.len() + starts.len() / 8);
+        let mut slices = PageSlices::with_capacity(starts.len() + starts.len() / 8);
         let num_tokens = self.first_of_span(self.table.file.len());
         for (range, (start, stop)) in (0..).zip(starts.iter().zip(stops)) {
             let tokens = checked(*start, *stop, num_tokens)?;
-            self.append(&mut pieces, range, self.find(tokens.start)?, tokens)?;
+            self.append(&mut slices, range, self.find(tokens.start)?, tokens)?;
         }
-        Ok(pieces)
+        Ok(slices)
     }
 
-    /// Appends the pieces of a range that begins in the page at `place`.
+    /// Appends the slices of a range that begins in `page`.
     fn append(
         &self,
-        pieces: &mut Pieces,
+        slices: &mut PageSlices,
         range: i64,
-        mut place: Place,
+        mut page: PageOfSpan,
         tokens: Range<u64>,
     ) -> Result<()> {
         let mut token = tokens.start;
         loop {
-            let (begin, end) = self.bounds(place);
+            let (begin, end) = self.bounds(page);
             let first = token.checked_sub(begin).ok_or_else(damaged)?;
             let upto = tokens.end.min(end);
             if upto > token {
-                let (span, fence) = place;
-                pieces.range.push(range);
-                pieces.page.push((fence - span) as i64);
-                pieces.first_token.push(narrow(first)?);
-                pieces.num_tokens.push(narrow(upto - token)?);
-                pieces.offset.push(narrow(token - tokens.start)?);
+                let (span, fence) = page;
+                slices.range.push(range);
+                slices.page.push((fence - span) as i64);
+                slices.first_token.push(narrow(first)?);
+                slices.num_tokens.push(narrow(upto - token)?);
+                slices.offset.push(narrow(token - tokens.start)?);
                 token = upto;
             }
             if token == tokens.end {
                 return Ok(());
             }
-            place = self.next(place)?;
+            page = self.next(page)?;
         }
     }
 
     /// Returns the page that holds a token; the last one, if several begin at it.
-    fn find(&self, token: u64) -> Result<Place> {
+    fn find(&self, token: u64) -> Result<PageOfSpan> {
         let spans = 0..self.table.file.len();
         let span = holding(spans, token, |span| self.first_of_span(span));
         let within = token.saturating_sub(self.first_of_span(span));
@@ -126,14 +126,14 @@ impl<'a> Line<'a> {
     }
 
     /// Returns the first token of a page, and the end.
-    fn bounds(&self, (span, fence): Place) -> (u64, u64) {
+    fn bounds(&self, (span, fence): PageOfSpan) -> (u64, u64) {
         let before = self.first_of_span(span);
         let bound = |fence| before.wrapping_add(self.first_of_fence(fence));
         (bound(fence), bound(fence + 1))
     }
 
     /// Returns the page after one that is not the last.
-    fn next(&self, (span, fence): Place) -> Result<Place> {
+    fn next(&self, (span, fence): PageOfSpan) -> Result<PageOfSpan> {
         if fence + 2 < self.table.fences(span)?.end {
             return Ok((span, fence + 1));
         }
@@ -158,14 +158,14 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Returns the last of `places` that begins at or before the token; the first if none
+/// Returns the last of `numbers` that begins at or before the token; the first if none
 /// does.
 ///
 /// It is mostly near where it would be if all held as many tokens. Halves are chosen
 /// without a branch: each would be a guess of the processor's, wrong every other time.
 #[inline(always)]
-fn holding(places: Range<usize>, token: u64, first: impl Fn(usize) -> u64) -> usize {
-    let Range { start, end } = places;
+fn holding(numbers: Range<usize>, token: u64, first: impl Fn(usize) -> u64) -> usize {
+    let Range { start, end } = numbers;
     if end > start + NEAR {
         let share = (end - start) as f64 / first(end).max(1) as f64;
         let guess = start + (token as f64 * share) as usize;
@@ -178,7 +178,7 @@ fn holding(places: Range<usize>, token: u64, first: impl Fn(usize) -> u64) -> us
     halved(start, end - start, token, first)
 }
 
-/// Searches `count` places from `low` on by halving.
+/// Searches `count` numbers from `low` on by halving.
 #[inline(always)]
 fn halved(mut low: usize, mut count: usize, token: u64, first: impl Fn(usize) -> u64) -> usize {
     while count > 1 {
@@ -210,21 +210,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_place_by_a_token_is_found_however_sizes_differ() {
-        let one_is_large = |place: usize| if place == 30 { 900 } else { 1 };
+    fn the_last_page_by_a_token_is_found_however_sizes_differ() {
+        let one_is_large = |page: usize| if page == 30 { 900 } else { 1 };
         let sizes: [Vec<u64>; 6] = [
             vec![4],
             vec![5; 40],
             (0..60).map(one_is_large).collect(),
-            (0..50).map(|place| place % 3 / 2 * 7).collect(),
+            (0..50).map(|page| page % 3 / 2 * 7).collect(),
             vec![0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0],
-            (0..30).map(|place| place * place).collect(),
+            (0..30).map(|page| page * page).collect(),
         ];
         for sizes in sizes {
-            let begin = |place: usize| sizes[..place].iter().sum();
+            let begin = |page: usize| sizes[..page].iter().sum();
             let begins: Vec<u64> = (0..=sizes.len()).map(begin).collect();
             for token in 0..begins[sizes.len()] {
-                let found = holding(0..sizes.len(), token, |place| begins[place]);
+                let found = holding(0..sizes.len(), token, |page| begins[page]);
                 let by = begins[..sizes.len()]
                     .iter()
                     .filter(|&&begin| begin <= token);

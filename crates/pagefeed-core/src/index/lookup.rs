@@ -154,7 +154,7 @@ impl Table {
         }
     }
 
-    /// Places of a span in the arrays that have one number more per span.
+    /// Indexes of a span into the arrays that have one number more per span.
     #[inline]
     pub fn fences(&self, span: usize) -> Result<Range<usize>> {
         let (Some(start), Some(end)) = (

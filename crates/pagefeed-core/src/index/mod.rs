@@ -8,10 +8,10 @@
 mod build;
 mod chunk;
 mod columns;
+mod concat;
 mod files;
 mod flat;
 mod flat_index;
-mod join;
 mod line;
 mod locate;
 mod lookup;
@@ -24,9 +24,9 @@ mod seal;
 mod segment;
 mod table;
 
+pub use concat::FileRange;
 pub use flat::{Flat, FlatFile, FlatPages, FlatRows, Records};
-pub use join::Piece;
-pub use line::Pieces;
+pub use line::PageSlices;
 pub use options::BuildOptions;
 pub use page_index::Index;
 pub use record::PageRecord;

@@ -9,7 +9,7 @@ use twox_hash::XxHash3_128;
 
 use super::files::Files;
 use super::flat::Flat;
-use super::line::{Line, Pieces};
+use super::line::{Line, PageSlices};
 use super::record::PageRecord;
 use super::table::Table;
 use crate::error::{Error, Kind, Result};
@@ -183,7 +183,7 @@ impl Index {
 
     /// Cuts ranges of all tokens at the ends of pages; each row has `per_row`
     /// separators.
-    pub fn cut(&self, starts: &[i64], stops: &[i64], per_row: u64) -> Result<Pieces> {
+    pub fn cut(&self, starts: &[i64], stops: &[i64], per_row: u64) -> Result<PageSlices> {
         Line::new(self.pages(), per_row).cut(starts, stops)
     }
 

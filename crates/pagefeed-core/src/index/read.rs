@@ -53,7 +53,7 @@ impl Index {
     }
 }
 
-/// Pieces that make up a page.
+/// Runs of all leaves that make up a page.
 struct Runs<I> {
     /// The page.
     found: Found,
@@ -140,16 +140,16 @@ impl Run {
     ) -> Result<PageRun> {
         let dictionary = self.dictionary.take().filter(|_| with_dictionary);
         // Dictionary and first data page are neighbours: one read for both.
-        let mut joined = 0;
+        let mut num_before = 0;
         if let (Some(dictionary), [first, ..]) = (&dictionary, &mut self.stretches[..])
             && dictionary.end == first.start
         {
-            joined = (dictionary.end - dictionary.start) as usize;
+            num_before = (dictionary.end - dictionary.start) as usize;
             first.start = dictionary.start;
         }
         let mut data = self.read_stretches(store, file)?;
         if let Some(range) = dictionary {
-            let page = match joined {
+            let page = match num_before {
                 0 => store.read(file, range)?,
                 size => data.split_to(size),
             };

@@ -58,8 +58,8 @@ fn runs_worth_a_dictionary(pages: &Table) -> Vec<u64> {
                     bytes = 0;
                 }
                 // There is one more fencepost than pages in every span.
-                let place = page as usize + span;
-                let size = pages.page_offset[place + 1].saturating_sub(pages.page_offset[place]);
+                let fence = page as usize + span;
+                let size = pages.page_offset[fence + 1].saturating_sub(pages.page_offset[fence]);
                 let needs = pages.page_flags[page as usize] & NEEDS_DICTIONARY != 0;
                 bytes = if needs {
                     bytes + u64::from(size)
@@ -68,7 +68,7 @@ fn runs_worth_a_dictionary(pages: &Table) -> Vec<u64> {
                 };
             }
         }
-        // What is left at the end of the chunk joins the run before.
+        // What is left at the end of the chunk goes to the run before.
         if bytes < worth && runs.len() > first_run + 1 {
             runs.pop();
         }

@@ -23,21 +23,21 @@ const TRAILER: usize = 10;
 /// Replaces [`UNSEALED`] in a file by its checksum.
 pub fn seal(file: &File) -> Result<()> {
     let bytes = map(file)?;
-    let place = checksum_place(&bytes)?;
-    let checksum = checksum(&bytes, &place);
-    Ok(file.write_all_at(checksum.as_bytes(), place.start as u64)?)
+    let range = checksum_range(&bytes)?;
+    let checksum = checksum(&bytes, &range);
+    Ok(file.write_all_at(checksum.as_bytes(), range.start as u64)?)
 }
 
 /// Refuses bytes that changed since they were sealed.
 pub fn verify(bytes: &[u8]) -> Result<()> {
-    let place = checksum_place(bytes)?;
-    let expected = checksum(bytes, &place);
-    if bytes[place.clone()] == *expected.as_bytes() {
+    let range = checksum_range(bytes)?;
+    let expected = checksum(bytes, &range);
+    if bytes[range.clone()] == *expected.as_bytes() {
         return Ok(());
     }
     Err(Error::corrupt(format!(
         "its checksum is {}, that of its bytes {expected}",
-        String::from_utf8_lossy(&bytes[place])
+        String::from_utf8_lossy(&bytes[range])
     )))
 }
 
@@ -69,7 +69,7 @@ pub fn truncated() -> Error {
     Error::corrupt("the file is truncated")
 }
 
-fn checksum_place(bytes: &[u8]) -> Result<Range<usize>> {
+fn checksum_range(bytes: &[u8]) -> Result<Range<usize>> {
     let (_, footer) = footer(bytes)?;
     let mut pairs = footer.custom_metadata().into_iter().flatten();
     let found = pairs.find(|pair| pair.key() == Some(CHECKSUM));
@@ -81,10 +81,10 @@ fn checksum_place(bytes: &[u8]) -> Result<Range<usize>> {
     Ok(start..start + value.len())
 }
 
-fn checksum(bytes: &[u8], place: &Range<usize>) -> String {
+fn checksum(bytes: &[u8], range: &Range<usize>) -> String {
     let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&bytes[..place.start]);
+    hasher.update(&bytes[..range.start]);
     hasher.update(UNSEALED.as_bytes());
-    hasher.update(&bytes[place.end..]);
+    hasher.update(&bytes[range.end..]);
     format!("{:08x}", hasher.finalize())
 }

@@ -263,7 +263,7 @@ impl Arranged {
             (from < to).then(|| OwnRun {
                 first_token: range.start + from - begin,
                 num_tokens: to - from,
-                place: from - asked.start,
+                offset: from - asked.start,
             })
         })
     }
@@ -276,6 +276,6 @@ pub struct OwnRun {
     pub first_token: u32,
     /// Number of tokens.
     pub num_tokens: u32,
-    /// Tokens of the part before them.
-    pub place: u32,
+    /// Offset of the first one in the part.
+    pub offset: u32,
 }

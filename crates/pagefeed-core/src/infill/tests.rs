@@ -69,7 +69,7 @@ fn rows_hold_their_document_once_and_every_marker_once() {
                     let asked = start..(start + 7).min(row.len() as u32);
                     for run in arranged.own(count, asked.clone()) {
                         for more in 0..run.num_tokens {
-                            let at = (asked.start + run.place + more) as usize;
+                            let at = (asked.start + run.offset + more) as usize;
                             assert_eq!(row[at], i64::from(run.first_token + more));
                         }
                     }

@@ -302,11 +302,11 @@ mod tests {
                 values: &[],
                 is_takeable: false,
             };
-            let places: Vec<usize> = (0..levels.len()).filter(|&at| levels[at] == 0).collect();
+            let begins: Vec<usize> = (0..levels.len()).filter(|&at| levels[at] == 0).collect();
             let wanted = [0, random.below(n), round * 20];
             let (count, located) = find_records(&page, &leaf, wanted).unwrap();
-            assert_eq!(count, places.len() as u64);
-            let position_of = |number: u64| places.get(number as usize).copied();
+            assert_eq!(count, begins.len() as u64);
+            let position_of = |number: u64| begins.get(number as usize).copied();
             assert_eq!(
                 located,
                 wanted.map(|n| position_of(n).unwrap_or(levels.len()))

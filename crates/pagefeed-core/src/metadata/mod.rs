@@ -2,7 +2,7 @@
 //!
 //! [`table`] puts it together, [`spans`] cuts lists of ranges of tokens to the parts.
 
-mod part;
+mod document_part;
 pub mod spans;
 pub mod table;
 
@@ -15,7 +15,7 @@ use arrow_schema::{DataType, Field, FieldRef};
 
 use crate::decode::conform;
 use crate::error::Result;
-pub use part::Part;
+pub use document_part::DocumentPart;
 pub use table::TableSchema;
 
 /// Returns columns of rows as columns of a table: the fields that their paths lead to,

@@ -9,7 +9,7 @@ use arrow_buffer::{NullBufferBuilder, OffsetBuffer};
 use arrow_schema::{DataType, Field, FieldRef, Fields};
 use arrow_select::interleave::interleave;
 
-use super::part::Part;
+use super::document_part::DocumentPart;
 use crate::error::{Error, Result};
 
 const START: &str = "start";
@@ -26,13 +26,13 @@ pub fn span_type(data_type: &DataType) -> Option<DataType> {
     let DataType::Struct(fields) = item.data_type() else {
         return None;
     };
-    let is_place = |field: &FieldRef| field.name() == START || field.name() == END;
-    let places = fields.iter().filter(|field| is_place(field));
-    let places: Vec<_> = places.collect();
-    if places.len() != 2 || !places.iter().all(|field| field.data_type().is_integer()) {
+    let is_bound = |field: &FieldRef| field.name() == START || field.name() == END;
+    let bounds = fields.iter().filter(|field| is_bound(field));
+    let bounds: Vec<_> = bounds.collect();
+    if bounds.len() != 2 || !bounds.iter().all(|field| field.data_type().is_integer()) {
         return None;
     }
-    let whole = |field: &FieldRef| match is_place(field) {
+    let whole = |field: &FieldRef| match is_bound(field) {
         true => Arc::new(Field::new(field.name(), DataType::Int64, true)),
         false => Arc::clone(field),
     };
@@ -113,7 +113,7 @@ pub fn find_wrong(array: &dyn Array, lengths: &[u32]) -> Result<Option<(usize, S
     let spans = Spans::of(array)?;
     for (row, &length) in lengths.iter().enumerate() {
         for span in spans.of_row(row) {
-            let border = |places: &Int64Array| places.is_valid(span).then(|| places.value(span));
+            let border = |bounds: &Int64Array| bounds.is_valid(span).then(|| bounds.value(span));
             let (start, end) = (border(spans.starts), border(spans.ends));
             let is_right = matches!(
                 (start, end),
@@ -139,7 +139,7 @@ pub fn find_wrong(array: &dyn Array, lengths: &[u32]) -> Result<Option<(usize, S
 pub fn clip(
     arrays: &[&dyn Array],
     picks: &[(usize, usize)],
-    parts: &[Part],
+    parts: &[DocumentPart],
     data_type: &DataType,
 ) -> Result<ArrayRef> {
     let sources: Vec<Spans<'_>> = arrays
@@ -169,13 +169,13 @@ pub fn clip(
         lengths.push(chosen.len() - before);
         nulls.append(spans.lists.is_valid(row));
     }
-    let mut places = [(START, starts), (END, ends)].map(|(name, numbers)| {
+    let mut bounds = [(START, starts), (END, ends)].map(|(name, numbers)| {
         let numbers: ArrayRef = Arc::new(Int64Array::from(numbers));
         (name, numbers)
     });
     let columns = (0..first.items.num_columns()).map(|column| {
         let name = first.items.fields()[column].name();
-        if let Some((_, numbers)) = places.iter_mut().find(|(bound, _)| bound == name) {
+        if let Some((_, numbers)) = bounds.iter_mut().find(|(bound, _)| bound == name) {
             return Ok(Arc::clone(numbers));
         }
         let values = sources
@@ -233,8 +233,8 @@ mod tests {
         Arc::new(ListArray::try_new(item, offsets, Arc::new(items), Some(nulls)).unwrap())
     }
 
-    fn part(start: usize, first_token: usize, num_tokens: usize) -> Part {
-        Part {
+    fn part(start: usize, first_token: usize, num_tokens: usize) -> DocumentPart {
+        DocumentPart {
             sequence: 0,
             start,
             first_token,
@@ -242,7 +242,7 @@ mod tests {
         }
     }
 
-    fn cut(array: &ArrayRef, row: usize, part: Part) -> Option<Vec<(i64, i64, String)>> {
+    fn cut(array: &ArrayRef, row: usize, part: DocumentPart) -> Option<Vec<(i64, i64, String)>> {
         let clipped = clip(&[array], &[(0, row)], &[part], array.data_type()).unwrap();
         let clipped = Spans::of(&clipped).unwrap();
         let names = clipped.items.column(2).as_string::<i32>();

@@ -10,12 +10,12 @@ use arrow_select::concat::concat_batches;
 use arrow_select::interleave::interleave;
 use arrow_select::take::take_record_batch;
 
-use super::part::Part;
+use super::document_part::DocumentPart;
 use super::spans;
 use crate::error::{Error, Result};
 
 /// Columns that locate a document in the batch; columns of the files follow.
-pub const PLACES: [&str; 4] = ["sequence", "start", "stop", "first_token"];
+pub const POSITION_COLUMNS: [&str; 4] = ["sequence", "start", "stop", "first_token"];
 
 /// Columns of a metadata table.
 #[derive(Debug)]
@@ -30,9 +30,9 @@ impl TableSchema {
     /// type of [`spans::span_type`].
     pub fn new(columns: Vec<FieldRef>, are_spans: Vec<bool>) -> Result<Self> {
         let position = |name: &&str| Arc::new(Field::new(*name, DataType::Int64, false));
-        let mut fields: Vec<FieldRef> = PLACES.iter().map(position).collect();
+        let mut fields: Vec<FieldRef> = POSITION_COLUMNS.iter().map(position).collect();
         fields.extend(columns);
-        if fields.len() != PLACES.len() + are_spans.len() {
+        if fields.len() != POSITION_COLUMNS.len() + are_spans.len() {
             return Err(Error::invalid("columns of a table, and what they are"));
         }
         Ok(Self {
@@ -50,11 +50,11 @@ impl TableSchema {
     /// its arrays.
     pub fn table(
         &self,
-        parts: &[Part],
+        parts: &[DocumentPart],
         sources: &[&[ArrayRef]],
         picks: &[(usize, usize)],
     ) -> Result<RecordBatch> {
-        let numbers = |value: fn(&Part) -> usize| -> ArrayRef {
+        let numbers = |value: fn(&DocumentPart) -> usize| -> ArrayRef {
             let numbers = parts.iter().map(|part| value(part) as i64);
             Arc::new(Int64Array::from_iter_values(numbers))
         };
@@ -70,7 +70,10 @@ impl TableSchema {
                 .map(|arrays| arrays.get(column).map(AsRef::as_ref))
                 .collect();
             let arrays = arrays.ok_or_else(|| Error::invalid("rows without their columns"))?;
-            let data_type = self.schema.field(PLACES.len() + column).data_type();
+            let data_type = self
+                .schema
+                .field(POSITION_COLUMNS.len() + column)
+                .data_type();
             columns.push(if parts.is_empty() {
                 new_empty_array(data_type)
             } else if are_spans && data_type != &DataType::Null {
@@ -83,7 +86,7 @@ impl TableSchema {
     }
 
     /// Returns one table of the rows of several, in the order of their positions.
-    pub fn joined(&self, tables: &[RecordBatch]) -> Result<RecordBatch> {
+    pub fn concat(&self, tables: &[RecordBatch]) -> Result<RecordBatch> {
         if let [table] = tables {
             return Ok(table.clone());
         }
@@ -105,13 +108,13 @@ pub fn of_documents(
     lengths: &[u32],
     most: usize,
 ) -> Result<RecordBatch> {
-    let part = |sequence: usize| Part {
+    let part = |sequence: usize| DocumentPart {
         sequence,
         start: 0,
         first_token: 0,
         num_tokens: most.min(lengths[sequence] as usize),
     };
-    let parts: Vec<Part> = there.filter(|&row| row < lengths.len()).map(part).collect();
+    let parts: Vec<DocumentPart> = there.filter(|&row| row < lengths.len()).map(part).collect();
     let picks: Vec<(usize, usize)> = parts.iter().map(|part| (0, part.sequence)).collect();
     schema.table(&parts, &[columns], &picks)
 }
@@ -129,8 +132,8 @@ mod tests {
 
     use super::*;
 
-    fn part(sequence: usize, start: usize) -> Part {
-        Part {
+    fn part(sequence: usize, start: usize) -> DocumentPart {
+        DocumentPart {
             sequence,
             start,
             first_token: 7,
@@ -144,17 +147,17 @@ mod tests {
         let schema = TableSchema::new(vec![name], vec![false]).unwrap();
         let ids: ArrayRef = Arc::new(StringArray::from(vec![Some("a"), None, Some("c")]));
         let source = [ids];
-        let make = |parts: &[Part], rows: &[usize]| {
+        let make = |parts: &[DocumentPart], rows: &[usize]| {
             let picks: Vec<_> = rows.iter().map(|&row| (0, row)).collect();
             schema.table(parts, &[&source], &picks).unwrap()
         };
         let first = make(&[part(0, 4), part(2, 0)], &[2, 1]);
         let second = make(&[part(0, 0), part(1, 0)], &[0, 0]);
-        let joined = schema.joined(&[first, second]).unwrap();
-        let ids = joined.column(4).as_string::<i32>();
+        let all = schema.concat(&[first, second]).unwrap();
+        let ids = all.column(4).as_string::<i32>();
         let ids: Vec<_> = ids.iter().collect();
         assert_eq!(ids, [Some("a"), Some("c"), Some("a"), None]);
-        let stops = joined.column(2).as_primitive::<Int64Type>();
+        let stops = all.column(2).as_primitive::<Int64Type>();
         assert_eq!(stops.values(), &[2, 6, 2, 2]);
         assert_eq!(make(&[], &[]).num_rows(), 0);
     }

@@ -136,7 +136,7 @@ impl Dealing {
         let (slots, drawn) = (&mut work.slots, &mut work.drawn);
         runs.clear();
         numbers.clear();
-        // Places of a number, of which the first may have begun before this stretch.
+        // Slots of a number, of which the first may have begun before this stretch.
         let together = self.num_ranks.saturating_mul(self.bucket);
         let size = (together / positions.apart) as usize;
         let first = positions.first / together;

@@ -10,7 +10,7 @@
 //! Packed like that the fullest sequences come first, those of fewest documents. So they
 //! are numbered in the order of a hash: whoever reads some of them in a row meets all kinds.
 
-mod place;
+mod attempt;
 mod rooms;
 mod rule;
 #[cfg(test)]
@@ -21,60 +21,60 @@ use std::cmp::Reverse;
 use crate::error::{Error, Result};
 use crate::order::mix;
 use crate::prefetch::fetch;
-use place::{Attempt, Item, fewest_splits};
+use attempt::{Attempt, Item, fewest_splits};
 pub use rule::{Method, Rule};
 
-/// A run of tokens of one document, and its place in a sequence.
+/// A run of tokens of one document, and its offset in a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct Part {
     /// Number of the document.
     pub row: u32,
     /// First token, counted within the document.
     pub first_token: u32,
     /// Number of tokens.
     pub num_tokens: u32,
-    /// Place of the first token in the sequence.
+    /// Offset of the first token in the sequence.
     pub offset: u32,
 }
 
 /// Documents, packed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Packing {
-    pieces: Vec<Piece>,
-    /// First piece of each sequence, and the number of pieces.
-    first_piece: Vec<u32>,
+    parts: Vec<Part>,
+    /// First part of each sequence, and the number of parts.
+    first_part: Vec<u32>,
 }
 
 impl Packing {
     /// Memory it takes.
     pub fn num_bytes(&self) -> usize {
-        self.pieces.capacity() * size_of::<Piece>() + self.first_piece.capacity() * 4
+        self.parts.capacity() * size_of::<Part>() + self.first_part.capacity() * 4
     }
 
     /// Number of sequences.
     pub fn num_sequences(&self) -> usize {
-        self.first_piece.len().saturating_sub(1)
+        self.first_part.len().saturating_sub(1)
     }
 
-    /// All pieces, document by document, each from its begin on.
-    pub fn by_row(&self) -> Vec<Piece> {
-        let mut pieces = self.pieces.clone();
-        pieces.sort_unstable_by_key(|piece| (piece.row, piece.first_token));
-        pieces
+    /// All parts, document by document, each from its begin on.
+    pub fn by_row(&self) -> Vec<Part> {
+        let mut parts = self.parts.clone();
+        parts.sort_unstable_by_key(|part| (part.row, part.first_token));
+        parts
     }
 
-    /// The pieces of a sequence, in its order.
-    pub fn sequence(&self, sequence: usize) -> Option<&[Piece]> {
+    /// The parts of a sequence, in its order.
+    pub fn sequence(&self, sequence: usize) -> Option<&[Part]> {
         let (first, end) = (
-            self.first_piece.get(sequence)?,
-            self.first_piece.get(sequence + 1)?,
+            self.first_part.get(sequence)?,
+            self.first_part.get(sequence + 1)?,
         );
-        self.pieces.get(*first as usize..*end as usize)
+        self.parts.get(*first as usize..*end as usize)
     }
 
-    /// Prefetches what says where the pieces of a sequence are.
+    /// Prefetches what says where the parts of a sequence are.
     pub(crate) fn prefetch(&self, sequence: usize) {
-        fetch(self.first_piece.as_ptr().wrapping_add(sequence));
+        fetch(self.first_part.as_ptr().wrapping_add(sequence));
     }
 }
 
@@ -99,14 +99,14 @@ pub fn pack(lengths: &[u32], length: u32, rule: Rule) -> Result<Packing> {
     let mut full = Vec::new();
     let mut items = Vec::with_capacity(lengths.len());
     for (row, &num_tokens) in (0u32..).zip(&lengths) {
-        let num_tokens = rule.places(num_tokens)?;
+        let num_tokens = rule.padded(num_tokens)?;
         total += u64::from(num_tokens);
         let rest = num_tokens % length;
-        for piece in 0..num_tokens / length {
+        for part in 0..num_tokens / length {
             full.push(Item {
                 num_tokens: length,
                 row,
-                first_token: piece * length,
+                first_token: part * length,
             });
         }
         if rest > 0 {
@@ -140,7 +140,7 @@ pub fn pack(lengths: &[u32], length: u32, rule: Rule) -> Result<Packing> {
     Ok(collect((0u32..).zip(full).chain(placed), &lengths))
 }
 
-/// Puts what was placed into order. Pieces are of tokens alone, at places apart.
+/// Puts what was placed into order. Parts are of tokens alone, at offsets apart.
 fn collect(placed: impl Iterator<Item = (u32, Item)>, lengths: &[u32]) -> Packing {
     // Keyed by the lengths: blocks of as many sequences are not ordered alike.
     let key = lengths.iter().fold([1], |mut key, &num_tokens| {
@@ -155,13 +155,13 @@ fn collect(placed: impl Iterator<Item = (u32, Item)>, lengths: &[u32]) -> Packin
     let mut placed: Vec<(u64, Item)> = placed.map(hashed).collect();
     placed.sort_unstable_by_key(|(hash, item)| (*hash, item.row, item.first_token));
     let mut packing = Packing {
-        pieces: Vec::with_capacity(placed.len()),
-        first_piece: vec![0],
+        parts: Vec::with_capacity(placed.len()),
+        first_part: vec![0],
     };
     for sequence in placed.chunk_by(|(one, _), (next, _)| one == next) {
         let mut offset = 0;
         for (_, item) in sequence {
-            packing.pieces.push(Piece {
+            packing.parts.push(Part {
                 row: item.row,
                 first_token: item.first_token,
                 num_tokens: item
@@ -171,7 +171,7 @@ fn collect(placed: impl Iterator<Item = (u32, Item)>, lengths: &[u32]) -> Packin
             });
             offset += item.num_tokens;
         }
-        packing.first_piece.push(packing.pieces.len() as u32);
+        packing.first_part.push(packing.parts.len() as u32);
     }
     packing
 }

@@ -22,7 +22,7 @@ pub struct Rule {
     /// Split only documents longer than a sequence, in however many sequences that
     /// ends; otherwise the number of sequences is fixed.
     pub never_split: bool,
-    /// Each document takes up a multiple of so many places, the last ones without tokens;
+    /// Each document takes up a multiple of so many positions, the last ones without tokens;
     /// 0 and 1 are the same. If it is more, no document is split that fits.
     pub multiple_of: u32,
     /// A document longer than a sequence has its first token, `bos`, in front of every
@@ -46,8 +46,8 @@ impl Rule {
             .ok_or_else(too_long)
     }
 
-    /// Places that so many tokens take up.
-    pub(super) fn places(self, num_tokens: u32) -> Result<u32> {
+    /// Positions that so many tokens take up.
+    pub(super) fn padded(self, num_tokens: u32) -> Result<u32> {
         num_tokens
             .checked_next_multiple_of(self.multiple_of.max(1))
             .ok_or_else(too_long)

@@ -18,30 +18,30 @@ fn check(lengths: &[u32], length: u32, rule: Rule) -> usize {
     if !rule.never_split && rule.multiple_of < 2 {
         assert_eq!(packing.num_sequences(), expected, "{lengths:?}");
     }
-    let mut parts = vec![Vec::new(); lengths.len()];
+    let mut ranges = vec![Vec::new(); lengths.len()];
     for sequence in 0..packing.num_sequences() {
         let mut offset = 0;
-        let pieces = packing.sequence(sequence).unwrap();
-        assert!(!pieces.is_empty());
-        for piece in pieces {
-            assert!(piece.num_tokens > 0);
-            assert_eq!(piece.offset, offset);
-            offset += piece.num_tokens.next_multiple_of(rule.multiple_of);
-            parts[piece.row as usize].push(piece.first_token..piece.first_token + piece.num_tokens);
+        let parts = packing.sequence(sequence).unwrap();
+        assert!(!parts.is_empty());
+        for part in parts {
+            assert!(part.num_tokens > 0);
+            assert_eq!(part.offset, offset);
+            offset += part.num_tokens.next_multiple_of(rule.multiple_of);
+            ranges[part.row as usize].push(part.first_token..part.first_token + part.num_tokens);
         }
         assert!(offset <= length);
     }
-    for (parts, &num_tokens) in parts.iter_mut().zip(lengths) {
-        parts.sort_unstable_by_key(|part| part.start);
-        let end = parts.iter().fold(0, |next, part| {
-            assert_eq!(part.start, next, "every token once");
-            part.end
+    for (ranges, &num_tokens) in ranges.iter_mut().zip(lengths) {
+        ranges.sort_unstable_by_key(|range| range.start);
+        let end = ranges.iter().fold(0, |next, range| {
+            assert_eq!(range.start, next, "every token once");
+            range.end
         });
         assert_eq!(end, num_tokens);
     }
-    let num_pieces = parts.iter().map(Vec::len);
-    let is_split = |(pieces, tokens): &(usize, &u32)| *pieces > 1 && **tokens <= length;
-    num_pieces.zip(lengths).filter(is_split).count()
+    let num_parts = ranges.iter().map(Vec::len);
+    let is_split = |(parts, tokens): &(usize, &u32)| *parts > 1 && **tokens <= length;
+    num_parts.zip(lengths).filter(is_split).count()
 }
 
 #[test]
@@ -57,10 +57,10 @@ fn rests_of_long_documents_begin_with_bos() {
     assert!(rule.line_tokens(u32::MAX, 4).is_err());
     for method in METHODS {
         let packing = pack(&[10, 3, 5], 4, Rule { method, ..rule }).unwrap();
-        let pieces = packing.by_row();
-        let found: Vec<_> = pieces
+        let parts = packing.by_row();
+        let found: Vec<_> = parts
             .iter()
-            .map(|piece| (piece.row, piece.first_token, piece.num_tokens))
+            .map(|part| (part.row, part.first_token, part.num_tokens))
             .collect();
         let expected = [
             (0, 0, 4),
@@ -133,8 +133,8 @@ fn whole_documents_fill_sequences_best() {
     let packing = pack(&[3, 5, 2, 0, 6], 8, Rule::default()).unwrap();
     assert_eq!(packing.num_sequences(), 2);
     let rows = |sequence| {
-        let pieces = packing.sequence(sequence).unwrap().iter();
-        pieces.map(|piece| piece.row).collect::<Vec<_>>()
+        let parts = packing.sequence(sequence).unwrap().iter();
+        parts.map(|part| part.row).collect::<Vec<_>>()
     };
     let mut found = [rows(0), rows(1)];
     found.sort();

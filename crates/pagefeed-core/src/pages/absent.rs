@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::engine::{ExtraReads, Loading, Page, PageEntry, PagePart, PartReads, PartSource};
+use crate::engine::{ExtraReads, Loading, Page, PageEntry, PageSlice, SliceReads, SliceSource};
 use crate::error::{Error, Result};
 use crate::pages::indexed::Indexed;
 use crate::pages::source::ColumnSource;
@@ -25,7 +25,7 @@ impl WithAbsent {
 
     /// Puts aligned numbers in the order of batches, followed by those of no batch
     /// column.
-    fn place(&self, page: &mut TokenPage) {
+    fn add_absent(&self, page: &mut TokenPage) {
         let mut own = std::mem::take(&mut page.aligned).into_iter();
         let all = self.has.iter().map(|&has| match has {
             true => own.next().unwrap_or_default(),
@@ -55,12 +55,12 @@ impl ColumnSource for WithAbsent {
 
     fn decode(&self, page: u64, loading: Loading<'_>) -> Result<Page> {
         let mut page = self.pages.decode(page, loading)?.into_tokens()?;
-        self.place(&mut page);
+        self.add_absent(&mut page);
         Ok(Page::Tokens(page))
     }
 
-    fn parts(&self) -> Option<&dyn PartSource> {
-        self.pages.parts().is_some().then_some(self)
+    fn slices(&self) -> Option<&dyn SliceSource> {
+        self.pages.slices().is_some().then_some(self)
     }
 
     fn extra_reads(&self) -> ExtraReads {
@@ -68,23 +68,23 @@ impl ColumnSource for WithAbsent {
     }
 }
 
-impl PartSource for WithAbsent {
+impl SliceSource for WithAbsent {
     fn num_tokens(&self, page: u64) -> Option<u64> {
-        self.pages.parts()?.num_tokens(page)
+        self.pages.slices()?.num_tokens(page)
     }
 
-    fn read_parts(
+    fn read_slices(
         &self,
-        parts: &mut [&mut PagePart],
+        slices: &mut [&mut PageSlice],
         buffer: &mut Vec<u8>,
-    ) -> Result<PartReads, (u64, Error)> {
-        let Some(source) = self.pages.parts() else {
-            let page = parts.first().map_or(0, |part| part.page);
-            return Err((page, Error::internal("pages without parts")));
+    ) -> Result<SliceReads, (u64, Error)> {
+        let Some(source) = self.pages.slices() else {
+            let page = slices.first().map_or(0, |slice| slice.page);
+            return Err((page, Error::internal("pages without slices")));
         };
-        let reads = source.read_parts(parts, buffer)?;
-        for part in parts {
-            self.place(&mut part.loaded);
+        let reads = source.read_slices(slices, buffer)?;
+        for slice in slices {
+            self.add_absent(&mut slice.loaded);
         }
         Ok(reads)
     }

@@ -70,8 +70,8 @@ impl AlignedColumn {
 
     /// Bytes that reading these rows takes, as stored; and as decoded.
     pub fn sizes(&self, rows: Range<u64>, num_tokens: u64) -> (u64, u64) {
-        let stored = self.column.page_rows(&rows).map_or(0, |parts| {
-            let sizes = parts.iter().map(|part| part.record.compressed_size);
+        let stored = self.column.page_rows(&rows).map_or(0, |slices| {
+            let sizes = slices.iter().map(|slice| slice.record.compressed_size);
             sizes.sum()
         });
         let number = self.per_token.number(self.number);
@@ -94,13 +94,13 @@ impl AlignedColumn {
         dictionaries: &mut DictionaryFetch<'_>,
     ) -> Result<Vec<Range<u64>>> {
         let mut ranges = Vec::new();
-        for part in self.column.page_rows(rows)? {
+        for slice in self.column.page_rows(rows)? {
             let column = &self.column;
-            let is_wanted = column.wants_dictionary(&part.record, number, dictionaries);
-            if !self.shared.has(column, &part) {
-                ranges.extend(column.index.run_ranges(part.page, is_wanted)?.ranges);
+            let is_wanted = column.wants_dictionary(&slice.record, number, dictionaries);
+            if !self.shared.has(column, &slice) {
+                ranges.extend(column.index.run_ranges(slice.page, is_wanted)?.ranges);
             } else if is_wanted {
-                ranges.extend(part.record.dictionary);
+                ranges.extend(slice.record.dictionary);
             }
         }
         Ok(ranges)
@@ -119,11 +119,11 @@ impl AlignedColumn {
         let mut recycle = columns.iter_mut().map(std::mem::take);
         let mut next = || recycle.next().unwrap_or_default();
         let mut numbers = NumberRows::new(self.number, next());
-        for part in self.column.page_rows(&rows)? {
+        for slice in self.column.page_rows(&rows)? {
             let before = numbers.offsets.len() - 1;
-            self.read_part(opener, &part, storage, &mut numbers)
-                .and_then(|()| self.check(&part, &offsets[before..], &numbers, before))
-                .map_err(|error| self.column.locate(error, &part.record))?;
+            self.read_slice(opener, &slice, storage, &mut numbers)
+                .and_then(|()| self.check(&slice, &offsets[before..], &numbers, before))
+                .map_err(|error| self.column.locate(error, &slice.record))?;
         }
         let starts = self.is_nested().then_some(&numbers.starts[..]);
         let counts = match self.per_token.is_counted {
@@ -147,14 +147,14 @@ impl AlignedColumn {
     /// Refuses a row that does not have the numbers of its tokens.
     fn check(
         &self,
-        part: &PageRows,
+        slice: &PageRows,
         tokens: &[u32],
         numbers: &NumberRows,
         before: usize,
     ) -> Result<()> {
         let is_nested = self.is_nested();
-        let first = part.record.first_row_in_group + part.rows.start as u64;
-        let rows = tokens.windows(2).take(part.rows.len()).enumerate();
+        let first = slice.record.first_row_in_group + slice.rows.start as u64;
+        let rows = tokens.windows(2).take(slice.rows.len()).enumerate();
         for (row, pair) in rows {
             let (own, num_tokens) = (before + row, (pair[1] - pair[0]) as usize);
             let ends = match is_nested {
@@ -181,19 +181,19 @@ impl AlignedColumn {
         leaves(0).is_some_and(|leaf| leaf.max_repetition == 2)
     }
 
-    fn read_part(
+    fn read_slice(
         &self,
         opener: &mut PageOpener,
-        part: &PageRows,
+        slice: &PageRows,
         storage: &dyn Storage,
         numbers: &mut NumberRows,
     ) -> Result<()> {
-        let (index, record) = (&self.column.index, &part.record);
+        let (index, record) = (&self.column.index, &slice.record);
         opener.verify_checksums = self.column.verify_checksums;
         let dictionary = self.dictionary(opener, record, storage)?;
         let leaf = &index.schema(record.file).leaves[0];
         let open = || {
-            let mut runs = index.read_runs(storage, part.page, false)?;
+            let mut runs = index.read_runs(storage, slice.page, false)?;
             let run = runs
                 .pop()
                 .ok_or_else(|| Error::corrupt("the page has no bytes"))?;
@@ -201,11 +201,11 @@ impl AlignedColumn {
             reader::check_num_values(record, run.num_values())?;
             Ok(SharedPage::Numbers(Arc::new(run)))
         };
-        let SharedPage::Numbers(run) = self.shared.get_or_make(&self.column, part, open)? else {
+        let SharedPage::Numbers(run) = self.shared.get_or_make(&self.column, slice, open)? else {
             return Err(Error::internal("a page of rows, not of numbers"));
         };
         let entries = dictionary.as_ref().map(|kept| &*kept.dictionary);
-        numbers.append(&run, entries, leaf, part.rows.clone())
+        numbers.append(&run, entries, leaf, slice.rows.clone())
     }
 
     fn dictionary(

@@ -37,7 +37,7 @@ pub fn load(
         .ok()
         .filter(|count| u32::try_from(*count).is_ok())
         .ok_or_else(|| Error::limit("a page of more than 2^32 tokens"))?;
-    page.joins = index.joins(record);
+    page.continues = index.continues(record);
     page.skipped = 0;
     page.row_offsets.clear();
     match rows.values {
@@ -289,7 +289,7 @@ mod tests {
             number: NumberType::I8,
             size: 3,
             offset: 1,
-            joined: false,
+            borderless: false,
         };
         let bytes: Vec<u8> = (0..18).map(|n| if n == 4 { 255 } else { n }).collect();
         let close = FlatRows {
@@ -310,7 +310,7 @@ mod tests {
             number: NumberType::U64,
             size: 8,
             offset: 0,
-            joined: false,
+            borderless: false,
         };
         let rows = FlatRows {
             values: &[],

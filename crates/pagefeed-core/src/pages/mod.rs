@@ -22,7 +22,7 @@ pub mod aligned_column;
 pub mod dictionaries;
 mod dictionary_fetch;
 pub mod flat;
-mod flat_parts;
+mod flat_slices;
 pub mod indexed;
 pub mod infilled;
 pub mod metadata;

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::engine::{
-    ExtraReads, Loading, Page, PageEntry, PagePart, PageSource, PartReads, PartSource,
+    ExtraReads, Loading, Page, PageEntry, PageSlice, PageSource, SliceReads, SliceSource,
 };
 use crate::error::{Error, Result};
 use crate::pages::dictionaries::DictionaryCache;
@@ -124,10 +124,10 @@ impl PageSource for NumberedPages {
         self.source(kind).decode(page, loading)
     }
 
-    fn parts(&self) -> Option<&dyn PartSource> {
+    fn slices(&self) -> Option<&dyn SliceSource> {
         let mut sources = self.sources.iter();
         sources
-            .any(|numbered| numbered.source.parts().is_some())
+            .any(|numbered| numbered.source.slices().is_some())
             .then_some(self)
     }
 
@@ -154,32 +154,32 @@ impl PageSource for NumberedPages {
     }
 }
 
-impl PartSource for NumberedPages {
+impl SliceSource for NumberedPages {
     fn num_tokens(&self, page: u64) -> Option<u64> {
         let (kind, page) = self.find(page).ok()?;
-        self.source(kind).parts()?.num_tokens(page)
+        self.source(kind).slices()?.num_tokens(page)
     }
 
-    fn read_parts(
+    fn read_slices(
         &self,
-        parts: &mut [&mut PagePart],
+        slices: &mut [&mut PageSlice],
         buffer: &mut Vec<u8>,
-    ) -> Result<PartReads, (u64, Error)> {
-        let mut sum = PartReads::default();
+    ) -> Result<SliceReads, (u64, Error)> {
+        let mut sum = SliceReads::default();
         for numbered in &self.sources {
             let before = numbered.pages.start;
-            let own = parts.iter_mut();
-            let own = own.filter(|part| numbered.pages.contains(&part.page));
-            let mut own: Vec<&mut PagePart> = own.map(|part| &mut **part).collect();
-            let Some(first) = own.first().map(|part| part.page) else {
+            let own = slices.iter_mut();
+            let own = own.filter(|slice| numbered.pages.contains(&slice.page));
+            let mut own: Vec<&mut PageSlice> = own.map(|slice| &mut **slice).collect();
+            let Some(first) = own.first().map(|slice| slice.page) else {
                 continue;
             };
-            let source = numbered.source.parts();
+            let source = numbered.source.slices();
             let source =
                 source.ok_or_else(|| (first, Error::internal("the page must be decoded")))?;
-            own.iter_mut().for_each(|part| part.page -= before);
-            let result = source.read_parts(&mut own, buffer);
-            own.iter_mut().for_each(|part| part.page += before);
+            own.iter_mut().for_each(|slice| slice.page -= before);
+            let result = source.read_slices(&mut own, buffer);
+            own.iter_mut().for_each(|slice| slice.page += before);
             let reads = result.map_err(|(page, error)| (page + before, error))?;
             sum.reads += reads.reads;
             sum.bytes += reads.bytes;

@@ -104,9 +104,9 @@ fn read_rows(column: &Indexed, opener: &mut PageOpener, rows: Range<u64>) -> Res
     let index = &column.index;
     let data_type = index.field().data_type();
     let mut found = vec![new_empty_array(data_type)];
-    for part in column.page_rows(&rows)? {
-        let array = read_array(column, opener, part.page, Fetched::NOTHING, data_type)?;
-        found.push(array.slice(part.rows.start, part.rows.len()));
+    for slice in column.page_rows(&rows)? {
+        let array = read_array(column, opener, slice.page, Fetched::NOTHING, data_type)?;
+        found.push(array.slice(slice.rows.start, slice.rows.len()));
     }
     let found: Vec<&dyn Array> = found.iter().map(AsRef::as_ref).collect();
     concat(&found).map_err(|error| Error::limit(error.to_string()))

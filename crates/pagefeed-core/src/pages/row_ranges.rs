@@ -51,7 +51,7 @@ impl Indexed {
         let found: Result<Vec<PageRows>> = pages.map(of_page).collect();
         // A page inside of a long row holds no row of its own.
         let mut found = found?;
-        found.retain(|part| !part.rows.is_empty());
+        found.retain(|slice| !slice.rows.is_empty());
         Ok(found)
     }
 
@@ -109,19 +109,19 @@ impl SharedPages {
         self.cache.num_bytes()
     }
 
-    /// Returns the page of `part`; makes it with `make` unless it is kept. A page whose
+    /// Returns the page of `slice`; makes it with `make` unless it is kept. A page whose
     /// rows are all wanted is not kept.
     pub(super) fn get_or_make(
         &self,
         column: &Indexed,
-        part: &PageRows,
+        slice: &PageRows,
         make: impl FnOnce() -> Result<SharedPage>,
     ) -> Result<SharedPage> {
-        if part.are_all() {
+        if slice.are_all() {
             return make();
         }
-        let key = column.key(&part.record, part.record.offset);
-        self.make_once(key, part.page, make)
+        let key = column.key(&slice.record, slice.record.offset);
+        self.make_once(key, slice.page, make)
     }
 
     /// Returns the page of `key`; makes it unless it is kept or another thread does.
@@ -136,10 +136,10 @@ impl SharedPages {
         self.cache.get_or_load(key, make)
     }
 
-    /// Whether the page of `part` is kept.
-    pub(super) fn has(&self, column: &Indexed, part: &PageRows) -> bool {
+    /// Whether the page of `slice` is kept.
+    pub(super) fn has(&self, column: &Indexed, slice: &PageRows) -> bool {
         self.cache
-            .has(&column.key(&part.record, part.record.offset))
+            .has(&column.key(&slice.record, slice.record.offset))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The pages of one column of one dataset.
 
-use crate::engine::{ExtraReads, Loading, Page, PageEntry, PartSource};
+use crate::engine::{ExtraReads, Loading, Page, PageEntry, SliceSource};
 use crate::error::Result;
 use crate::pages::indexed::Indexed;
 use crate::storage::Fetched;
@@ -29,13 +29,13 @@ pub trait ColumnSource: Send + Sync {
         }
     }
 
-    /// Returns the source of parts of pages, if they need not be decoded for their
+    /// Returns the source of slices of pages, if they need not be decoded for their
     /// tokens.
-    fn parts(&self) -> Option<&dyn PartSource> {
+    fn slices(&self) -> Option<&dyn SliceSource> {
         None
     }
 
-    /// Returns counts of reads so far that entries and parts do not include.
+    /// Returns counts of reads so far that entries and slices do not include.
     fn extra_reads(&self) -> ExtraReads {
         ExtraReads::default()
     }

@@ -19,7 +19,7 @@ use crate::tokens::{NumberType, TokenPage};
 /// The number of a token that has no payload.
 const NO_PAYLOAD: u32 = u32::MAX;
 /// Bytes of an entry in the file of offsets.
-const PLACE_BYTES: u64 = 8;
+const OFFSET_BYTES: u64 = 8;
 /// Bytes that a span takes in a table, its payload apart.
 const SPAN_BYTES: u64 = 20;
 
@@ -27,7 +27,7 @@ const SPAN_BYTES: u64 = 20;
 #[derive(Clone, Debug)]
 pub struct ShardPayloads {
     /// File with the offset of each payload, and the end of the last one.
-    pub places: FileId,
+    pub offsets: FileId,
     /// The payloads.
     pub payloads: FileId,
     /// Number of payloads.
@@ -37,8 +37,8 @@ pub struct ShardPayloads {
 impl ShardPayloads {
     /// Refuses files whose sizes differ from those that were written.
     fn check(&self, num_bytes: u64) -> Result<()> {
-        let places = self.count.saturating_add(1).saturating_mul(PLACE_BYTES);
-        for (file, size) in [(&self.places, places), (&self.payloads, num_bytes)] {
+        let size = self.count.saturating_add(1).saturating_mul(OFFSET_BYTES);
+        for (file, size) in [(&self.offsets, size), (&self.payloads, num_bytes)] {
             if file.stamp.size != size {
                 return Err(Error::corrupt(format!(
                     "has {} bytes, its header promises {size}: it is truncated, or of another \
@@ -63,10 +63,10 @@ pub struct StreamSpans {
 
 /// Returns the Arrow type of a column of spans.
 pub fn spans_type() -> DataType {
-    let place = |name| Field::new(name, DataType::Int64, true);
+    let bound = |name| Field::new(name, DataType::Int64, true);
     let fields = vec![
-        place("start"),
-        place("end"),
+        bound("start"),
+        bound("end"),
         Field::new("payload", DataType::Binary, true),
     ];
     let item = Field::new("item", DataType::Struct(Fields::from(fields)), true);
@@ -93,7 +93,7 @@ impl StreamSpans {
         let count: u64 = shards.iter().map(|shard| shard.count).sum();
         let bytes = sizes.iter().sum::<u64>() + SPAN_BYTES * count;
         Ok(Self {
-            row_bytes: bytes / index.num_rows().max(1) + PLACE_BYTES,
+            row_bytes: bytes / index.num_rows().max(1) + OFFSET_BYTES,
             field: FlatField { number, offset },
             shards,
             storage,
@@ -135,20 +135,22 @@ impl StreamSpans {
         let mut each = named.to_vec();
         each.sort_unstable();
         each.dedup();
-        let (mut bytes, mut places) = (Vec::new(), Vec::with_capacity(each.len()));
+        let (mut bytes, mut positions) = (Vec::new(), Vec::with_capacity(each.len()));
         for own in each.chunk_by(|one, next| one.0 == next.0) {
-            self.read_shard(own, &mut bytes, &mut places)
+            self.read_shard(own, &mut bytes, &mut positions)
                 .map_err(|error| (own[0].0, error))?;
         }
-        let place_of = |one: &(u32, u32)| {
-            let place = each.binary_search(one).map(|number| places[number].clone());
-            place.unwrap_or(0..0)
+        let range_of = |one: &(u32, u32)| {
+            let range = each
+                .binary_search(one)
+                .map(|number| positions[number].clone());
+            range.unwrap_or(0..0)
         };
         let mut ends = Vec::with_capacity(named.len() + 1);
         ends.push(0);
         let mut end = 0usize;
         for one in named {
-            end += place_of(one).len();
+            end += range_of(one).len();
             ends.push(i32::try_from(end).map_err(|_| {
                 let error = Error::limit(
                     "the payloads of the spans of a batch have 2^31 bytes or more: a smaller \
@@ -158,12 +160,14 @@ impl StreamSpans {
             })?);
         }
         // As they were read, mostly.
-        let are_in_order = named == each && places.first().is_none_or(|first| first.start == 0);
-        let are_close = places.windows(2).all(|pair| pair[0].end == pair[1].start);
+        let are_in_order = named == each && positions.first().is_none_or(|first| first.start == 0);
+        let are_close = positions
+            .windows(2)
+            .all(|pair| pair[0].end == pair[1].start);
         if !(are_in_order && are_close) {
             let mut ordered = Vec::with_capacity(end);
             for one in named {
-                ordered.extend_from_slice(bytes.get(place_of(one)).unwrap_or_default());
+                ordered.extend_from_slice(bytes.get(range_of(one)).unwrap_or_default());
             }
             bytes = ordered;
         }
@@ -191,19 +195,19 @@ impl StreamSpans {
             )));
         }
         let (mut table, mut at) = (Vec::new(), Vec::with_capacity(named.len()));
-        let begin_of = |each: &(u32, u32)| PLACE_BYTES * u64::from(each.1);
+        let begin_of = |each: &(u32, u32)| OFFSET_BYTES * u64::from(each.1);
         let wanted: Vec<Range<u64>> = named
             .iter()
-            .map(|each| begin_of(each)..begin_of(each) + 2 * PLACE_BYTES)
+            .map(|each| begin_of(each)..begin_of(each) + 2 * OFFSET_BYTES)
             .collect();
-        let index_reads = read_near(&*self.storage, &shard.places, &wanted, &mut table, &mut at)?;
-        let place = |at: usize| {
+        let index_reads = read_near(&*self.storage, &shard.offsets, &wanted, &mut table, &mut at)?;
+        let offset = |at: usize| {
             let own = table.get(at..).and_then(<[u8]>::first_chunk);
             own.map_or(u64::MAX, |&own| u64::from_le_bytes(own))
         };
         let wanted: Vec<Range<u64>> = at
             .iter()
-            .map(|each| place(each.start)..place(each.start + PLACE_BYTES as usize))
+            .map(|each| offset(each.start)..offset(each.start + OFFSET_BYTES as usize))
             .collect();
         let end = wanted.iter().try_fold(0, |end, each| {
             (end <= each.start && each.start <= each.end).then_some(each.end)
@@ -211,7 +215,7 @@ impl StreamSpans {
         if end.is_none_or(|end| end > shard.payloads.stamp.size) {
             return Err(Error::corrupt(format!(
                 "{}: payloads must follow one another in their file, without gaps",
-                shard.places.path
+                shard.offsets.path
             )));
         }
         let before = bytes.len();

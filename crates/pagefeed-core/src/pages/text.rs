@@ -13,7 +13,7 @@ use crate::index::{Index, PageRecord};
 use crate::lists::list_array;
 use crate::pages::sizes::{entry_of, saturated};
 use crate::text::{Encode, EncodeRows, Visit};
-use crate::tokens::{Joins, Numbers, TokenPage, Tokens, with_values};
+use crate::tokens::{Continues, Numbers, TokenPage, Tokens, with_values};
 
 /// The number of tokens of every row of a column, as counted.
 pub trait RowCounts: Send + Sync {
@@ -121,7 +121,7 @@ impl Tokenization {
         page.row_offsets.clear();
         page.row_offsets.reserve_exact(num_rows + 1);
         page.row_offsets.push(0);
-        page.joins = Joins::default();
+        page.continues = Continues::default();
         let tokens = &mut page.tokens;
         tokens.retype(match self.is_narrow() {
             true => Tokens::U16(Vec::new()),

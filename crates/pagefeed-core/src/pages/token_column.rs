@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::decode::{decode_dictionary, decode_tokens_into};
-use crate::engine::{Loading, Page, PageEntry, PagePart, PartReads, PartSource};
+use crate::engine::{Loading, Page, PageEntry, PageSlice, SliceReads, SliceSource};
 use crate::error::{Error, Result};
 use crate::index::PageRecord;
 use crate::page::PageOpener;
@@ -15,7 +15,7 @@ use crate::pages::indexed::Indexed;
 use crate::pages::sizes::{entry_of, saturated};
 use crate::pages::source::ColumnSource;
 use crate::pages::token_ids::TokenIds;
-use crate::pages::{flat_parts, reader};
+use crate::pages::{flat_slices, reader};
 use crate::storage::{Fetched, FileRanges, Storage};
 use crate::tokens::{Numbers, TokenPage};
 
@@ -224,37 +224,37 @@ impl ColumnSource for TokenColumn {
             .map(Page::Tokens)
     }
 
-    fn parts(&self) -> Option<&dyn PartSource> {
+    fn slices(&self) -> Option<&dyn SliceSource> {
         // A storage that answers late is better asked for pages, ahead of their use.
         let is_flat = self.column.index.as_flat().is_some();
         (is_flat && self.column.storage.num_in_flight() == 0).then_some(self)
     }
 }
 
-impl PartSource for TokenColumn {
+impl SliceSource for TokenColumn {
     fn num_tokens(&self, page: u64) -> Option<u64> {
         let record = self.column.index.page(page).ok()?;
         Some(record.num_values)
     }
 
-    fn read_parts(
+    fn read_slices(
         &self,
-        parts: &mut [&mut PagePart],
+        slices: &mut [&mut PageSlice],
         buffer: &mut Vec<u8>,
-    ) -> Result<PartReads, (u64, Error)> {
+    ) -> Result<SliceReads, (u64, Error)> {
         let index = &self.column.index;
         let Some(flat) = index.as_flat() else {
-            let page = parts.first().map_or(0, |part| part.page);
+            let page = slices.first().map_or(0, |slice| slice.page);
             return Err((page, Error::internal("the page must be decoded")));
         };
         let storage = &*self.column.storage;
-        flat_parts::read(
+        flat_slices::read(
             index,
             flat,
             &self.fields,
             storage,
             self.token_ids,
-            parts,
+            slices,
             buffer,
         )
     }

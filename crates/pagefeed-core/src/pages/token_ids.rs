@@ -31,16 +31,16 @@ impl TokenIds {
     /// in its row group.
     pub fn check(&self, page: &TokenPage, first_row: u64) -> Result<()> {
         let found = with_values!(&page.tokens, values => self.find(values));
-        let Some((place, value)) = found else {
+        let Some((position, value)) = found else {
             return Ok(());
         };
-        let place = place + page.skipped as usize;
+        let position = position + page.skipped as usize;
         let begun = page
             .row_offsets
-            .partition_point(|&row| row as usize <= place);
+            .partition_point(|&row| row as usize <= position);
         let row = begun.saturating_sub(1);
         let start = page.row_offsets.get(row).map_or(0, |&start| start as usize);
-        Err(self.refuse(value, first_row + row as u64, place - start))
+        Err(self.refuse(value, first_row + row as u64, position - start))
     }
 
     /// Checks lists of integers; nulls are not tokens.
@@ -64,12 +64,12 @@ impl TokenIds {
         // It may lie outside of the rows, or under a null.
         for row in 0..lists.len() {
             let (begin, end) = lists::bounds(lists, row).unwrap_or((0, 0));
-            let mut place = begin;
-            while let Some((at, value)) = self.find(&values.values()[place..end]) {
-                if values.is_valid(place + at) {
-                    return Err(self.refuse(value, first_row + row as u64, place + at - begin));
+            let mut position = begin;
+            while let Some((at, value)) = self.find(&values.values()[position..end]) {
+                if values.is_valid(position + at) {
+                    return Err(self.refuse(value, first_row + row as u64, position + at - begin));
                 }
-                place += at + 1;
+                position += at + 1;
             }
         }
         Ok(())
@@ -96,11 +96,11 @@ impl TokenIds {
             return None;
         }
         let is_id = |value: T| (0..=i128::from(last)).contains(&value.into());
-        let place = values.iter().position(|&value| !is_id(value))?;
-        Some((place, values[place].into()))
+        let position = values.iter().position(|&value| !is_id(value))?;
+        Some((position, values[position].into()))
     }
 
-    fn refuse(&self, value: i128, row: u64, place: usize) -> Error {
+    fn refuse(&self, value: i128, row: u64, position: usize) -> Error {
         let (accepted, advice) = match self.vocab_size {
             None => ("0 or more".to_string(), "correct the row"),
             Some(size) => (
@@ -109,7 +109,7 @@ impl TokenIds {
             ),
         };
         let message = format!(
-            "row {row} of the row group holds {value} as its token {place}, ids are \
+            "row {row} of the row group holds {value} as its token {position}, ids are \
              {accepted}: {advice}"
         );
         Error::new(Kind::TokenRange, message)
@@ -174,22 +174,22 @@ mod tests {
             (Some(1 << 40), (1 << 40) - 1, true),
         ] {
             let mut values = vec![0; 100];
-            for place in [0, 2, 3, 39, 40, 99] {
+            for position in [0, 2, 3, 39, 40, 99] {
                 values.fill(0);
-                values[place] = value;
+                values[position] = value;
                 for tokens in of_each_type(&values) {
                     let found = TokenIds::new(vocab_size).check(&page(tokens), 1000);
                     assert_eq!(found.is_ok(), is_id, "{vocab_size:?} {value}");
                     let Err(error) = found else { continue };
                     assert_eq!(error.kind(), Kind::TokenRange);
-                    let (row, start) = match place {
+                    let (row, start) = match position {
                         0..3 => (0, 0),
                         3..40 => (2, 3),
                         _ => (3, 40),
                     };
                     let expected = format!("row {} of the row group holds {value} as", 1000 + row);
                     assert!(error.message().starts_with(&expected), "{error}");
-                    let token = format!("token {}, ", place - start);
+                    let token = format!("token {}, ", position - start);
                     assert!(error.message().contains(&token), "{error}");
                 }
             }

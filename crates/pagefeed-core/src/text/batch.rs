@@ -36,7 +36,7 @@ impl Encoded {
 /// Encodes `texts` on at most `num_threads` threads, this one among them.
 pub fn encode_batch(encoder: &dyn Encode, texts: &[&str], num_threads: usize) -> Result<Encoded> {
     let mut all = Encoded::default();
-    encode_parts(encoder, texts, num_threads, &mut |encoded| {
+    encode_chunks(encoder, texts, num_threads, &mut |encoded| {
         match all.counts.is_empty() {
             true => std::mem::swap(&mut all, encoded),
             false => all.add(encoded),
@@ -47,15 +47,15 @@ pub fn encode_batch(encoder: &dyn Encode, texts: &[&str], num_threads: usize) ->
 }
 
 /// Called with the ids of the next texts.
-pub type TakePart<'a> = dyn FnMut(&mut Encoded) -> Result<()> + 'a;
+pub type TakeEncoded<'a> = dyn FnMut(&mut Encoded) -> Result<()> + 'a;
 
 /// Encodes `texts` and passes the ids to `take` in order: on one thread in chunks that
 /// fit a processor's cache, on several threads all at once.
-fn encode_parts(
+fn encode_chunks(
     encoder: &dyn Encode,
     texts: &[&str],
     num_threads: usize,
-    take: &mut TakePart<'_>,
+    take: &mut TakeEncoded<'_>,
 ) -> Result<()> {
     let chunks = divide(texts);
     let num_bytes: usize = texts.iter().map(|text| text.len()).sum();
@@ -88,12 +88,12 @@ fn encode_parts(
 /// Encodes the texts in `bytes`, each from one of `offsets` to the next.
 ///
 /// Texts that are not UTF-8 are left out, and their numbers are returned.
-pub fn encode_joined(
+pub fn encode_concatenated(
     encoder: &dyn Encode,
     bytes: &[u8],
     offsets: &[i64],
     num_threads: usize,
-    take: &mut TakePart<'_>,
+    take: &mut TakeEncoded<'_>,
 ) -> Result<Vec<usize>> {
     let mut wrong = Vec::new();
     let mut texts = Vec::with_capacity(offsets.len().saturating_sub(1));
@@ -106,7 +106,7 @@ pub fn encode_joined(
             Err(_) => wrong.push(index),
         }
     }
-    encode_parts(encoder, &texts, num_threads, take)?;
+    encode_chunks(encoder, &texts, num_threads, take)?;
     Ok(wrong)
 }
 
@@ -158,9 +158,9 @@ mod tests {
         }
     }
 
-    fn joined(bytes: &[u8], offsets: &[i64]) -> Result<(Encoded, Vec<usize>)> {
+    fn concatenated(bytes: &[u8], offsets: &[i64]) -> Result<(Encoded, Vec<usize>)> {
         let mut all = Encoded::default();
-        let wrong = encode_joined(&Bytes, bytes, offsets, 2, &mut |encoded| {
+        let wrong = encode_concatenated(&Bytes, bytes, offsets, 2, &mut |encoded| {
             all.add(encoded);
             Ok(())
         })?;
@@ -168,23 +168,23 @@ mod tests {
     }
 
     #[test]
-    fn joined_texts_that_are_no_utf8_are_left_out() {
-        let (all, wrong) = joined(b"ab\xFFc", &[0, 2, 2, 3, 4]).unwrap();
+    fn concatenated_texts_that_are_no_utf8_are_left_out() {
+        let (all, wrong) = concatenated(b"ab\xFFc", &[0, 2, 2, 3, 4]).unwrap();
         assert_eq!(all.ids, [97, 98, 99]);
         assert_eq!(all.counts, [2, 0, 1]);
         assert_eq!(wrong, [2]);
-        assert!(joined(b"ab", &[]).unwrap().1.is_empty());
+        assert!(concatenated(b"ab", &[]).unwrap().1.is_empty());
     }
 
     #[test]
-    fn joined_texts_outside_are_refused() {
+    fn concatenated_texts_outside_are_refused() {
         for offsets in [[0, 5], [-1, 2], [3, 2]] {
-            assert!(joined(b"abcd", &offsets).is_err());
+            assert!(concatenated(b"abcd", &offsets).is_err());
         }
     }
 
     #[test]
-    fn parts_are_the_same_on_any_number_of_threads() {
+    fn ids_are_the_same_on_any_number_of_threads() {
         let texts: Vec<String> = (0..2000).map(|n| "a".repeat(n % 700)).collect();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         let single = encode_batch(&Bytes, &texts, 1).unwrap();

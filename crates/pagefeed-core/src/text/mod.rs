@@ -7,7 +7,7 @@ use arrow_schema::Field;
 
 use crate::error::Result;
 
-pub use batch::{Encoded, encode_batch, encode_joined};
+pub use batch::{Encoded, encode_batch, encode_concatenated};
 
 /// Encodes texts.
 pub trait Encode: Send + Sync {

@@ -69,7 +69,7 @@ pub fn arrange(
         result?;
     }
     page.metadata = std::mem::take(&mut from.metadata);
-    (page.skipped, page.joins) = (0, from.joins);
+    (page.skipped, page.continues) = (0, from.continues);
     (page.infilled, page.postponed) = (rows, None);
     Ok(())
 }

@@ -17,5 +17,5 @@ pub(crate) use integers::{mismatch, with_values};
 pub(crate) use number_type::as_numbers;
 pub use number_type::{Number, NumberType};
 pub use numbers::Numbers;
-pub use page::{Joins, TokenPage};
+pub use page::{Continues, TokenPage};
 pub use per_token::{Given, PerToken};

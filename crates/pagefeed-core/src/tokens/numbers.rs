@@ -114,9 +114,9 @@ impl Numbers {
 
     /// Returns the fewest bytes that hold each of `numbers`.
     fn fewest_bytes(&self, numbers: impl Iterator<Item = i64> + Clone) -> usize {
-        let place = |number: i64| number.wrapping_sub(FIRST).cast_unsigned();
+        let above_first = |number: i64| number.wrapping_sub(FIRST).cast_unsigned();
         let excess = |number: i64| number ^ i64::from(number as i32);
-        if self.width <= 2 || numbers.clone().fold(0, |all, n| all | place(n)) >> 16 == 0 {
+        if self.width <= 2 || numbers.clone().fold(0, |all, n| all | above_first(n)) >> 16 == 0 {
             return 2;
         }
         match numbers.fold(0, |all, n| all | excess(n)) {

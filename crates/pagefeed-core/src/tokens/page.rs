@@ -19,8 +19,8 @@ pub struct TokenPage {
     pub aligned: Vec<Numbers>,
     /// Metadata of the rows, if it was asked for.
     pub metadata: Vec<ArrayRef>,
-    /// Whether its rows are parts of longer ones.
-    pub joins: Joins,
+    /// Whether its first and last row go on in other pages.
+    pub continues: Continues,
     /// The rows that are infilled, in their order; their tokens are so already.
     pub infilled: Vec<Arranged>,
     /// Rows that are infilled after they are packed.
@@ -30,7 +30,7 @@ pub struct TokenPage {
 /// Where a page without borders of documents continues. Only files without borders have
 /// such pages, of one row each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Joins {
+pub struct Continues {
     /// The first row continues the page before.
     pub before: bool,
     /// The last row continues in the next page.

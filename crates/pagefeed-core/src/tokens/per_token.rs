@@ -156,7 +156,7 @@ impl PerToken {
         }
         let count = row_offsets.last().map_or(0, |&end| end as usize);
         let mut filled = Numbers::like(values, recycle);
-        let (mut place, mut taken) = (0, 0..0);
+        let (mut number, mut taken) = (0, 0..0);
         let end_of = |number: usize| match starts {
             Some(starts) => starts.get(number + 1).map_or(0, |&end| end as usize),
             None => (number + 1) * width,
@@ -166,8 +166,8 @@ impl PerToken {
                 let end = match token < self.num_without {
                     true => taken.end,
                     false => {
-                        place += 1;
-                        end_of(place - 1)
+                        number += 1;
+                        end_of(number - 1)
                     }
                 };
                 let missing = width.saturating_sub(end - taken.end);
@@ -190,7 +190,7 @@ impl PerToken {
         row_offsets: &[u32],
         recycle: Numbers,
     ) -> Result<Numbers> {
-        let (mut place, mut counts) = (0, Numbers::new(size_of::<i32>(), recycle));
+        let (mut number, mut counts) = (0, Numbers::new(size_of::<i32>(), recycle));
         let mut some = Vec::new();
         let end = row_offsets.last().map_or(0, |&end| end as usize);
         let mut done = 0;
@@ -200,8 +200,8 @@ impl PerToken {
                 some.push(match starts {
                     _ if token < self.num_without => 0,
                     Some(starts) => {
-                        place += 1;
-                        i64::from(starts[place] - starts[place - 1])
+                        number += 1;
+                        i64::from(starts[number] - starts[number - 1])
                     }
                     None => self.width as i64,
                 });

@@ -189,8 +189,8 @@ fn put_values(values: &[u32], page: &mut Vec<u8>) {
 /// Writes the lowest `N` bytes of each value.
 fn put_bytes<const N: usize>(values: &[u32], output: &mut [u8]) {
     vectorized(values, output, |values, output| {
-        for (place, value) in output.as_chunks_mut::<N>().0.iter_mut().zip(values) {
-            place.copy_from_slice(&value.to_le_bytes()[..N]);
+        for (to, value) in output.as_chunks_mut::<N>().0.iter_mut().zip(values) {
+            to.copy_from_slice(&value.to_le_bytes()[..N]);
         }
     });
 }
@@ -228,7 +228,7 @@ fn header(kind: Kind, plain: &[u8], stored: &[u8], num_values: usize) -> Result<
         let too_large = |_| Error::limit(format!("a page of {size} bytes: 2**31 - 1 are the most"));
         i32::try_from(size).map(i64::from).map_err(too_large)
     };
-    // Its number in the format, and the place of its own header, counted from the one
+    // Its number in the format, and the id of the field of its own header, counted from the one
     // before.
     let (number, step) = match kind {
         Kind::Data(_) => (0, 1),

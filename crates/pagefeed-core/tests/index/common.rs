@@ -226,14 +226,14 @@ fn check_lines(index: &Index) {
             let starts: Vec<i64> = (0..line.len() as i64).step_by(length).collect();
             let end = |start: &i64| (start + length as i64).min(line.len() as i64);
             let stops: Vec<i64> = starts.iter().map(end).collect();
-            let pieces = index.cut(&starts, &stops, per_row).unwrap();
+            let slices = index.cut(&starts, &stops, per_row).unwrap();
             let mut found = Vec::new();
-            for piece in 0..pieces.range.len() {
-                let start = starts[pieces.range[piece] as usize];
-                assert_eq!(start + i64::from(pieces.offset[piece]), found.len() as i64);
-                let first = pieces.first_token[piece];
-                let tokens = first..first + pieces.num_tokens[piece];
-                found.extend(tokens.map(|token| (pieces.page[piece], token)));
+            for slice in 0..slices.range.len() {
+                let start = starts[slices.range[slice] as usize];
+                assert_eq!(start + i64::from(slices.offset[slice]), found.len() as i64);
+                let first = slices.first_token[slice];
+                let tokens = first..first + slices.num_tokens[slice];
+                found.extend(tokens.map(|token| (slices.page[slice], token)));
             }
             assert_eq!(found, line);
         }

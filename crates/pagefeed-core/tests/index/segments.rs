@@ -20,7 +20,7 @@ fn indexes_of_one_column_are_joined_and_those_of_others_refused() {
     let paths = vec![path.to_str().unwrap().to_string(); 2];
     let build = |column| Arc::new(build_with(&paths, column, true).unwrap());
     let [tokens, again, id] = ["tokens", "tokens", "id"].map(build);
-    let joined = Index::join(&[Arc::clone(&tokens), again], &[(1, 1, 2), (0, 0, 1)]).unwrap();
+    let joined = Index::concat(&[Arc::clone(&tokens), again], &[(1, 1, 2), (0, 0, 1)]).unwrap();
     assert_eq!(joined.fingerprint(), tokens.fingerprint());
     // A column of texts has one leaf as well.
     for others in [
@@ -28,10 +28,10 @@ fn indexes_of_one_column_are_joined_and_those_of_others_refused() {
         [&build("text"), &tokens],
         [&id, &build("text")],
     ] {
-        let error = Index::join(&others.map(Arc::clone), &[(0, 0, 1), (1, 0, 1)]);
+        let error = Index::concat(&others.map(Arc::clone), &[(0, 0, 1), (1, 0, 1)]);
         assert_eq!(error.err().map(|error| error.kind()), Some(Kind::Corrupt));
     }
-    let outside = Index::join(&[tokens], &[(0, 0, 3)]);
+    let outside = Index::concat(&[tokens], &[(0, 0, 3)]);
     assert_eq!(outside.err().map(|error| error.kind()), Some(Kind::Corrupt));
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use pagefeed_core::engine::{
-    Engine, Loading, Page, PageEntry, PagePart, PageSource, PartReads, PartSource,
+    Engine, Loading, Page, PageEntry, PageSlice, PageSource, SliceReads, SliceSource,
 };
 use pagefeed_core::error::{Error, Kind, Result};
 use pagefeed_core::storage::Fetched;
@@ -67,8 +67,8 @@ pub struct Made {
     pub file_pages: u64,
     /// Whether all pages of a fetch lie in one file: a bundle may cross files.
     pub has_files: bool,
-    /// Whether every third page can be read in parts.
-    pub has_parts: bool,
+    /// Whether every third page can be read in slices.
+    pub has_slices: bool,
     /// Bytes that the source says to keep, at most.
     pub most_kept: usize,
     /// Longest time that an answer takes, in nanoseconds.
@@ -98,7 +98,7 @@ impl Made {
             in_flight: random.of(&[0, 0, 0, 1, 2, 4]) as usize,
             file_pages: random.of(&[1, 4, 1000]),
             has_files: false,
-            has_parts: random.one_in(4),
+            has_slices: random.one_in(4),
             most_kept: if random.one_in(4) { 400 } else { 0 },
             latency: random.of(&[0, 2_000, 100_000, 10_000_000]),
             faults: RefCell::default(),
@@ -240,8 +240,8 @@ impl PageSource for Made {
         }
     }
 
-    fn parts(&self) -> Option<&dyn PartSource> {
-        self.has_parts.then_some(self as _)
+    fn slices(&self) -> Option<&dyn SliceSource> {
+        self.has_slices.then_some(self as _)
     }
 
     fn locate(&self, error: Error, page: u64) -> Error {
@@ -253,19 +253,19 @@ impl PageSource for Made {
     }
 }
 
-impl PartSource for Made {
+impl SliceSource for Made {
     fn num_tokens(&self, page: u64) -> Option<u64> {
         page.is_multiple_of(3).then(|| num_tokens(page))
     }
 
-    fn read_parts(
+    fn read_slices(
         &self,
-        parts: &mut [&mut PagePart],
+        slices: &mut [&mut PageSlice],
         _: &mut Vec<u8>,
-    ) -> Result<PartReads, (u64, Error)> {
+    ) -> Result<SliceReads, (u64, Error)> {
         self.take_time();
-        for part in &mut *parts {
-            let page = part.page;
+        for slice in &mut *slices {
+            let page = slice.page;
             let faults = [false, true].into_iter().filter(|_| self.in_flight > 0);
             let faults = faults.chain([false].into_iter().filter(|_| self.in_flight == 0));
             let mut count = num_tokens(page);
@@ -274,11 +274,11 @@ impl PartSource for Made {
                     count = 2;
                 }
             }
-            part.loaded = tokens_of(page, count, Some(std::mem::take(&mut part.loaded)));
-            part.first = row_offsets(page)[part.row as usize] + part.first_token;
+            slice.loaded = tokens_of(page, count, Some(std::mem::take(&mut slice.loaded)));
+            slice.first = row_offsets(page)[slice.row as usize] + slice.first_token;
         }
-        Ok(PartReads {
-            reads: parts.len() as u64,
+        Ok(SliceReads {
+            reads: slices.len() as u64,
             bytes: 0,
         })
     }

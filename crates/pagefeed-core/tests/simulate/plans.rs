@@ -178,14 +178,14 @@ impl Course {
         if keys.is_empty() {
             return bundles;
         }
-        bundles.part_offsets.push(0);
+        bundles.slice_offsets.push(0);
         for &key in &keys {
             for page in self.pages_of(key) {
-                bundles.part_page.push(page);
-                bundles.part_row.push(0);
-                bundles.part_rows.push(3);
+                bundles.slice_page.push(page);
+                bundles.slice_row.push(0);
+                bundles.slice_rows.push(3);
             }
-            bundles.part_offsets.push(bundles.part_page.len() as u32);
+            bundles.slice_offsets.push(bundles.slice_page.len() as u32);
         }
         bundles.num_sequences = vec![0; keys.len()];
         bundles.key = keys;

@@ -31,8 +31,8 @@ const FOLDER: &str = "pages-1";
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// Pause after a failed write, in which nothing is written.
 const REST: Duration = Duration::from_secs(30);
-/// Room is made each time one part in this many of the limit was written.
-const WRITTEN_PART: u64 = 256;
+/// Room is made each time one of this many equal shares of the limit was written.
+const WRITTEN_DIVISOR: u64 = 256;
 /// Segments before a position that are searched for one that holds it.
 const NEIGHBOURS: usize = 4;
 
@@ -64,7 +64,7 @@ struct Object {
 
 /// Cached bytes of some ranges, and what is missing.
 pub(crate) struct Cached {
-    pub(crate) parts: Vec<(Range<u64>, Bytes)>,
+    pub(crate) found: Vec<(Range<u64>, Bytes)>,
     pub(crate) missing: Vec<Range<u64>>,
 }
 
@@ -90,7 +90,7 @@ impl PageCache {
     /// Returns the cached bytes of `ranges` of one version of an object.
     pub(crate) fn find(&self, object: u64, ranges: &[Range<u64>]) -> Cached {
         let mut cached = Cached {
-            parts: Vec::new(),
+            found: Vec::new(),
             missing: Vec::new(),
         };
         for range in ranges {
@@ -101,7 +101,7 @@ impl PageCache {
                     Some(bytes) => {
                         add(&self.counters.cache_hits, 1);
                         add(&self.counters.cache_bytes, end - at);
-                        cached.parts.push((at..end, bytes));
+                        cached.found.push((at..end, bytes));
                     }
                     None => cached.missing.push(at..end),
                 }
@@ -218,7 +218,7 @@ impl PageCache {
         let coming = state.under_way;
         let written = state.written.map(|written| written + size);
         state.written = Some(written.unwrap_or(0));
-        if written.is_some_and(|written| written < self.capacity / WRITTEN_PART) {
+        if written.is_some_and(|written| written < self.capacity / WRITTEN_DIVISOR) {
             return;
         }
         state.written = Some(0);

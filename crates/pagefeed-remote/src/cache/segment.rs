@@ -10,7 +10,7 @@ use twox_hash::XxHash3_64;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"PFPAGES1");
 /// Bytes with one checksum, so that a page of a long range can be read alone.
-const PART: u64 = 64 << 10;
+const BLOCK: u64 = 64 << 10;
 /// Numbers in a header: magic, object, start, size.
 const FIELDS: usize = 4;
 
@@ -26,7 +26,7 @@ pub(super) struct Segment {
 
 /// Bytes of a file that holds `size` bytes of an object.
 pub(super) fn bytes_on_disk(size: u64) -> u64 {
-    (FIELDS as u64 + size.div_ceil(PART) + 1) * 8 + size
+    (FIELDS as u64 + size.div_ceil(BLOCK) + 1) * 8 + size
 }
 
 impl Segment {
@@ -46,7 +46,7 @@ impl Segment {
 
     /// Writes a new file at `draft`, and names it `path` when it is whole.
     pub(super) fn write(&self, draft: &Path, path: &Path, bytes: &[u8]) -> Result<()> {
-        let sums = bytes.chunks(PART as usize).map(XxHash3_64::oneshot);
+        let sums = bytes.chunks(BLOCK as usize).map(XxHash3_64::oneshot);
         let words = self.fields().into_iter().chain(sums);
         let mut header: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
         header.extend(XxHash3_64::oneshot(&header).to_le_bytes());
@@ -78,14 +78,14 @@ impl Segment {
             return None;
         }
         let (from, to) = (range.start - self.start, range.end - self.start);
-        let (first, last) = (from / PART, to.div_ceil(PART));
-        let (begin, end) = (first * PART, (last * PART).min(self.size));
+        let (first, last) = (from / BLOCK, to.div_ceil(BLOCK));
+        let (begin, end) = (first * BLOCK, (last * BLOCK).min(self.size));
         let mut bytes = vec![0; (end - begin) as usize];
         file.seek(SeekFrom::Start(header.len() as u64 + begin))
             .ok()?;
         file.read_exact(&mut bytes).ok()?;
-        let parts = (first..last).zip(bytes.chunks(PART as usize));
-        for (n, block) in parts {
+        let blocks = (first..last).zip(bytes.chunks(BLOCK as usize));
+        for (n, block) in blocks {
             if word(FIELDS + n as usize) != Some(XxHash3_64::oneshot(block)) {
                 return None;
             }

@@ -50,17 +50,17 @@ fn ranges_are_put_together_of_what_there_is() {
     for reader in [&cache, &folder.cache(1 << 20)] {
         let cached = reader.find(1, &[50..550, 120..140]);
         assert_eq!(cached.missing, [50..100, 300..500]);
-        let parts: Vec<_> = cached
-            .parts
+        let ranges: Vec<_> = cached
+            .found
             .iter()
             .map(|(range, _)| range.clone())
             .collect();
-        assert_eq!(parts, [100..200, 200..300, 500..550, 120..140]);
-        for (range, bytes) in cached.parts {
+        assert_eq!(ranges, [100..200, 200..300, 500..550, 120..140]);
+        for (range, bytes) in cached.found {
             assert_eq!(bytes, object_bytes(range));
         }
         assert_eq!(reader.counters.counts().cache_hits, 4);
-        assert_eq!(reader.find(2, &[100..200]).parts, [], "another version");
+        assert_eq!(reader.find(2, &[100..200]).found, [], "another version");
     }
 }
 
@@ -125,13 +125,13 @@ fn what_is_damaged_or_gone_is_missing() {
     *bytes.last_mut().unwrap() ^= 1;
     fs::write(&damaged, bytes).unwrap();
     let cached = cache.find(1, &[0..2000]);
-    assert_eq!((cached.parts.len(), cached.missing.len()), (1, 1));
+    assert_eq!((cached.found.len(), cached.missing.len()), (1, 1));
     assert!(!damaged.exists(), "it is not tried again");
     assert_eq!(cache.counters.counts().cache_failures, 1);
     for file in folder.files() {
         fs::remove_file(file).unwrap();
     }
-    assert_eq!(cache.find(1, &[0..2000]).parts, []);
+    assert_eq!(cache.find(1, &[0..2000]).found, []);
     assert_eq!(
         cache.counters.counts().cache_failures,
         1,
@@ -185,7 +185,7 @@ fn many_processes_share_a_folder() {
                     let start = (turn * 7 + process as u64 * 13) % 50 * 2000;
                     let range = start..start + 2000;
                     let cached = cache.find(9, std::slice::from_ref(&range));
-                    for (range, bytes) in cached.parts {
+                    for (range, bytes) in cached.found {
                         assert_eq!(bytes, object_bytes(range));
                     }
                     if !cached.missing.is_empty() {

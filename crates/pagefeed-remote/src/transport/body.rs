@@ -1,4 +1,4 @@
-//! The bytes of an answer, joined in recycled memory.
+//! The bytes of an answer, concatenated in recycled memory.
 
 use std::ops::Range;
 
@@ -19,9 +19,9 @@ pub(crate) struct Body {
 
 enum Received {
     Nothing,
-    /// One piece, which may be the whole range.
-    Piece(Bytes),
-    Pieces(Result<RecycledBuffer>),
+    /// One chunk, which may be the whole range.
+    Chunk(Bytes),
+    Chunks(Result<RecycledBuffer>),
 }
 
 impl Body {
@@ -34,19 +34,19 @@ impl Body {
     }
 
     /// Adds the next bytes.
-    pub(crate) fn push(&mut self, piece: Bytes) {
+    pub(crate) fn push(&mut self, chunk: Bytes) {
         let at = self.come;
-        self.come = self.come.saturating_add(piece.len());
-        arrived(piece.len() as u64, self.come as u64);
+        self.come = self.come.saturating_add(chunk.len());
+        arrived(chunk.len() as u64, self.come as u64);
         match &mut self.received {
-            Received::Nothing => self.received = Received::Piece(piece),
-            Received::Piece(first) => {
+            Received::Nothing => self.received = Received::Chunk(chunk),
+            Received::Chunk(first) => {
                 let mut all = RecycledBuffer::new(self.wanted);
                 put(&mut all, 0, first);
-                put(&mut all, at, &piece);
-                self.received = Received::Pieces(all);
+                put(&mut all, at, &chunk);
+                self.received = Received::Chunks(all);
             }
-            Received::Pieces(all) => put(all, at, &piece),
+            Received::Chunks(all) => put(all, at, &chunk),
         }
     }
 
@@ -61,19 +61,19 @@ impl Body {
         }
         match self.received {
             Received::Nothing => Ok(Bytes::new()),
-            Received::Piece(piece) => Ok(piece),
-            Received::Pieces(all) => Ok(Bytes::from_owner(all.map_err(Failure::Final)?)),
+            Received::Chunk(chunk) => Ok(chunk),
+            Received::Chunks(all) => Ok(Bytes::from_owner(all.map_err(Failure::Final)?)),
         }
     }
 }
 
-/// Copies as much of `piece` as fits.
-fn put(into: &mut Result<RecycledBuffer>, at: usize, piece: &[u8]) {
+/// Copies as much of `chunk` as fits.
+fn put(into: &mut Result<RecycledBuffer>, at: usize, chunk: &[u8]) {
     if let Ok(into) = into
         && let Some(room) = into.get_mut(at..)
     {
-        let size = room.len().min(piece.len());
-        room[..size].copy_from_slice(&piece[..size]);
+        let size = room.len().min(chunk.len());
+        room[..size].copy_from_slice(&chunk[..size]);
     }
 }
 
@@ -81,26 +81,26 @@ fn put(into: &mut Result<RecycledBuffer>, at: usize, piece: &[u8]) {
 mod tests {
     use super::*;
 
-    fn body(wanted: u64, pieces: &[&'static [u8]]) -> Result<Bytes, Failure> {
+    fn body(wanted: u64, chunks: &[&'static [u8]]) -> Result<Bytes, Failure> {
         let mut body = Body::of(&(5..5 + wanted));
-        for piece in pieces {
-            body.push(Bytes::from_static(piece));
+        for chunk in chunks {
+            body.push(Bytes::from_static(chunk));
         }
         body.whole()
     }
 
     #[test]
-    fn pieces_become_one() {
-        for pieces in [&[&b"abcdef"[..]][..], &[b"a", b"", b"bcd", b"ef"]] {
-            assert_eq!(body(6, pieces).unwrap(), &b"abcdef"[..]);
+    fn chunks_become_one() {
+        for chunks in [&[&b"abcdef"[..]][..], &[b"a", b"", b"bcd", b"ef"]] {
+            assert_eq!(body(6, chunks).unwrap(), &b"abcdef"[..]);
         }
         assert_eq!(body(0, &[]).unwrap(), Bytes::new());
     }
 
     #[test]
     fn fewer_and_more_are_tried_again() {
-        for pieces in [&[][..], &[&b"abcde"[..]], &[b"ab", b"cde"], &[b"abcdefg"]] {
-            let failure = body(6, pieces).unwrap_err();
+        for chunks in [&[][..], &[&b"abcde"[..]], &[b"ab", b"cde"], &[b"abcdefg"]] {
+            let failure = body(6, chunks).unwrap_err();
             assert!(matches!(failure, Failure::Again { .. }), "{failure:?}");
         }
         let failure = body(6, &[b"abc", b"defg", b"hi"]).unwrap_err();

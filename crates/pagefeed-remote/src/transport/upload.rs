@@ -13,7 +13,7 @@ use tokio::time::{Sleep, sleep};
 use crate::transport::pulse::{Pulse, current};
 
 /// Bytes that are handed to a connection at a time.
-const PIECE: usize = 64 << 10;
+const CHUNK: usize = 64 << 10;
 
 /// Bytes to send. Each byte that a connection takes is progress: a slow line is not a
 /// dead one.
@@ -51,16 +51,16 @@ impl Body for Upload {
             ready!(pause.as_mut().poll(context));
             self.pause = None;
         }
-        let size = self.rest.len().min(PIECE);
+        let size = self.rest.len().min(CHUNK);
         if size == 0 {
             return Poll::Ready(None);
         }
-        let piece = self.rest.split_to(size);
+        let chunk = self.rest.split_to(size);
         self.sent += size as u64;
         for pulse in self.pulses.iter().flatten() {
             pulse.left(self.sent);
         }
-        Poll::Ready(Some(Ok(Frame::data(piece))))
+        Poll::Ready(Some(Ok(Frame::data(chunk))))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -311,8 +311,8 @@ def part_of(recipe: Recipe, core: _core.Index) -> _core.Index:
             f"{missing} is not in the index of {core.column!r}: write that again with "
             "`pagefeed index --output`"
         ).at(file=missing, column=core.column)
-    pieces = [(0, n, n + 1) for n in map(number_of.__getitem__, recipe.files)]
-    return _core.Index.join([core], pieces, storage=recipe.storage.handle)
+    ranges = [(0, n, n + 1) for n in map(number_of.__getitem__, recipe.files)]
+    return _core.Index.concat([core], ranges, storage=recipe.storage.handle)
 
 
 def footer_of(storage: Storage, file: str) -> bytes:

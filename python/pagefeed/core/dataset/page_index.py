@@ -129,7 +129,7 @@ class PageIndex:
         """Numbers of the rows besides tokens, by name, such as the cost of images."""
         self.is_infilled = False
         """Whether pages hold infilled documents, which change every epoch."""
-        self.is_joined = core.is_joined
+        self.is_borderless = core.is_borderless
         """Whether a file is one row of unknown documents, counted by its pages."""
 
     @classmethod
@@ -350,7 +350,7 @@ class PageIndex:
             per_row: Separators of a row, which count as tokens.
 
         Returns:
-            For each piece: the number of its range and its page (int64), its first
+            For each page slice: the number of its range and its page (int64), its first
             token in the page, its number of tokens, and its offset in the range
             (uint32).
         """

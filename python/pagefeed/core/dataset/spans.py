@@ -383,7 +383,7 @@ def refuse_unknown_rows(spans: Spans, what: str) -> None:
         InvalidArgumentError: If files do not mark documents; the message says what to
             write.
     """
-    if spans.index.is_joined:
+    if spans.index.is_borderless:
         raise InvalidArgumentError(
             f"{what} needs documents, and {spans.index.files[0]} does not say where "
             "they end: give the dataset the token that ends each, as in "

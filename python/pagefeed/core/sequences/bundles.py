@@ -52,14 +52,14 @@ class Bundles(NamedTuple):
     """Number of the bundle in ``Segments.page``: int64 [bundles]."""
     num_sequences: UInt32Array
     """Sequences its rows pack into: uint32 [bundles]."""
-    part_offsets: UInt32Array
-    """Its first part, and the number of parts: uint32 [bundles + 1]."""
-    part_page: Int64Array
-    """Page of each part: int64 [parts]."""
-    part_row: UInt32Array
-    """First row of that page: uint32 [parts]."""
-    part_rows: UInt32Array
-    """Number of rows: uint32 [parts]."""
+    slice_offsets: UInt32Array
+    """Its first page slice, and the number of slices: uint32 [bundles + 1]."""
+    slice_page: Int64Array
+    """Page of each slice: int64 [slices]."""
+    slice_row: UInt32Array
+    """First row of the slice: uint32 [slices]."""
+    slice_rows: UInt32Array
+    """Number of its rows: uint32 [slices]."""
     erased_offsets: UInt32Array
     """Its first run of erased rows, and the number of runs: uint32 [bundles + 1]."""
     erased_first: UInt32Array
@@ -76,14 +76,14 @@ class Bundles(NamedTuple):
         return cls(numbers, counts, offsets, *parts, offsets, counts, counts)
 
     @classmethod
-    def joined(cls, parts: Sequence[Bundles]) -> Bundles:
+    def joined(cls, several: Sequence[Bundles]) -> Bundles:
         """Return the bundles of several, at least one, in their order."""
-        if len(parts) == 1:
-            return parts[0]
-        columns = cls(*(np.concatenate(c) for c in zip(*parts, strict=True)))
+        if len(several) == 1:
+            return several[0]
+        columns = cls(*(np.concatenate(c) for c in zip(*several, strict=True)))
         return columns._replace(
-            part_offsets=_joined([bundles.part_offsets for bundles in parts]),
-            erased_offsets=_joined([bundles.erased_offsets for bundles in parts]),
+            slice_offsets=_joined([bundles.slice_offsets for bundles in several]),
+            erased_offsets=_joined([bundles.erased_offsets for bundles in several]),
         )
 
 

@@ -113,8 +113,8 @@ class JoinedIndex:
             first_page = self.first_page[dataset]
             mine = keys[borders[dataset] : borders[dataset + 1]]
             bundles = self.parts[dataset].bundles(mine - first_page)
-            page = bundles.part_page + first_page
-            bundles_of.append(bundles._replace(key=mine, part_page=page))
+            page = bundles.slice_page + first_page
+            bundles_of.append(bundles._replace(key=mine, slice_page=page))
         if not bundles_of:
             return self.parts[0].bundles(keys)
         return Bundles.joined(bundles_of)

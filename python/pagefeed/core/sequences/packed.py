@@ -83,7 +83,7 @@ class Packed(TokenCut):
         multiple_of: Pad every document to a multiple of this length. Context
             parallelism over documents needs a multiple of ``2 * size``. Documents are
             then split as with ``"never"``.
-        repeat_bos: Write ``bos`` before every piece of a document longer than
+        repeat_bos: Write ``bos`` before every part of a document longer than
             ``length``, so that each sequence begins with one. Documents are then split
             as with ``"never"``.
 
@@ -150,7 +150,7 @@ class Packed(TokenCut):
 
 @dataclass(frozen=True, eq=False)
 class PackedRows:
-    """Packed rows: arrays with an entry for each piece of a row, in order; int64."""
+    """Packed rows: arrays with an entry for each part of a row, in order; int64."""
 
     sequence: Int64Array
     """Sequence."""
@@ -259,24 +259,24 @@ class PackedIndex(PackedRuns, SequenceIndex):
         """Return the blocks of these keys as bundles of pages."""
         block = page_numbers(keys)
         first, end = self.first_span[block], self.first_span[block + 1]
-        part_offsets = np.zeros(len(keys) + 1, dtype=np.uint32)
-        np.cumsum(end - first, out=part_offsets[1:])
+        slice_offsets = np.zeros(len(keys) + 1, dtype=np.uint32)
+        np.cumsum(end - first, out=slice_offsets[1:])
         # The spans of each block and the one behind them, looked up at once.
         span = joined_ranges(first, end + 1)
-        behind = part_offsets[1:] + np.arange(len(keys))
+        behind = slice_offsets[1:] + np.arange(len(keys))
         is_part = np.ones(len(span), dtype=bool)
         is_part[behind] = False
         rows = self.spans.first_rows(span)
-        part_rows = narrow_difference(rows[1:], rows[:-1])[is_part[:-1]]
+        slice_rows = narrow_difference(rows[1:], rows[:-1])[is_part[:-1]]
         page, row = self.spans.places(span[is_part])
         before = self._first_sequence
         return Bundles(
             key=keys,
             num_sequences=narrow_difference(before[block + 1], before[block]),
-            part_offsets=part_offsets,
-            part_page=page,
-            part_row=row,
-            part_rows=part_rows,
+            slice_offsets=slice_offsets,
+            slice_page=page,
+            slice_row=row,
+            slice_rows=slice_rows,
             **self._erased_runs(rows[behind + first - end], rows[behind]),
         )
 
@@ -306,9 +306,9 @@ class PackedIndex(PackedRuns, SequenceIndex):
         """Return the decoded size of all pages of each bundle."""
         keys, inverse = np.unique(pages, return_inverse=True)
         bundles = self.bundles(keys)
-        sizes = bytes_of_pages(self.spans, bundles.part_page)
+        sizes = bytes_of_pages(self.spans, bundles.slice_page)
         before = np.concatenate([[0], np.cumsum(sizes)])
-        of_bundle: Int64Array = np.diff(before[bundles.part_offsets])
+        of_bundle: Int64Array = np.diff(before[bundles.slice_offsets])
         return of_bundle[inverse]
 
     def parts(self, sequence: int) -> DocumentParts:

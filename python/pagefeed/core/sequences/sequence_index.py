@@ -343,7 +343,7 @@ class SequenceIndex(Protocol):
         pages, rows = segments.page, segments.row
         if are_bundles(pages).any():
             bundle = self.bundles(pages)
-            pages, rows = bundle.part_page, bundle.part_row
+            pages, rows = bundle.slice_page, bundle.slice_row
         first_rows = self.spans.index.first_rows
         first = int(first_rows(pages[:1])[0] + rows[0])
         return first, int(first_rows(pages[-1:] + 1)[0]) - 1

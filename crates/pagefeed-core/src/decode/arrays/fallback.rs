@@ -181,7 +181,7 @@ impl Dictionary {
         check_available(values.len().saturating_mul(3))?;
         Ok(Self {
             page: Page::DictionaryPage {
-                buf: Bytes::from_owner(RecycledBuffer::joined(&[values])?),
+                buf: Bytes::from_owner(RecycledBuffer::concat(&[values])?),
                 num_values: to_u32(num_values)?,
                 encoding: Encoding::PLAIN,
                 is_sorted: false,
@@ -219,7 +219,7 @@ fn rebuild(open: &OpenPage<'_>, leaf: &Leaf) -> Result<Page> {
     let encoding = encoding.ok_or_else(|| Error::invalid("not a data page"))?;
     let values = bounds::without_padding(page, leaf, num_values);
     Ok(Page::DataPageV2 {
-        buf: Bytes::from_owner(RecycledBuffer::joined(&[
+        buf: Bytes::from_owner(RecycledBuffer::concat(&[
             page.repetition,
             page.definition,
             values,

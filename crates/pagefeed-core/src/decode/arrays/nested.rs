@@ -141,8 +141,8 @@ fn validity(field: &Field, depth: Depth, records: &Records) -> Result<Option<Nul
     if !field.is_nullable() || !records.has_nulls() {
         return Ok(None);
     }
-    let places = records.places(depth.repetition, depth.element)?;
-    let bits = BooleanBuffer::collect_bool(places.len(), |i| places[i] >= depth.definition);
+    let elements = records.elements(depth.repetition, depth.element)?;
+    let bits = BooleanBuffer::collect_bool(elements.len(), |i| elements[i] >= depth.definition);
     let nulls = NullBuffer::new(bits);
     Ok((nulls.null_count() > 0).then_some(nulls))
 }

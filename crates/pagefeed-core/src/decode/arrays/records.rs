@@ -62,16 +62,16 @@ impl Records {
 
     /// Definition levels of the entries of the list that continues at `repetition`; its
     /// elements are present from definition level `element` on.
-    pub(crate) fn places(&self, repetition: i16, element: u8) -> Result<Vec<u8>> {
-        let mut places = Vec::new();
-        reserve(&mut places, self.num_levels)?;
+    pub(crate) fn elements(&self, repetition: i16, element: u8) -> Result<Vec<u8>> {
+        let mut found = Vec::new();
+        reserve(&mut found, self.num_levels)?;
         let levels = self.levels();
-        places.extend(
+        found.extend(
             levels
                 .filter(|&(r, d)| i16::from(r) <= repetition && d >= element)
                 .map(|(_, d)| d),
         );
-        Ok(places)
+        Ok(found)
     }
 
     /// Whether two leaves have equally long lists: those that continue at `repetition`
@@ -80,10 +80,10 @@ impl Records {
         if self.max.1 == repetition && other.max.1 == repetition {
             return self.repetition == other.repetition;
         }
-        let is_place = |&(r, d): &(u8, u8)| i16::from(r) <= repetition && d >= element;
+        let is_element = |&(r, d): &(u8, u8)| i16::from(r) <= repetition && d >= element;
         let (left, right) = (
-            self.levels().filter(is_place),
-            other.levels().filter(is_place),
+            self.levels().filter(is_element),
+            other.levels().filter(is_element),
         );
         left.map(|(r, _)| r).eq(right.map(|(r, _)| r))
     }

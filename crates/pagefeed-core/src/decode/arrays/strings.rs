@@ -88,11 +88,11 @@ fn read_as<T: ByteArrayType>(
     cursor.finish(opener)?;
     let element = leaf.descriptor.repeated_ancestor_def_level() as u8;
     let present = if records.has_nulls() {
-        let (places, max) = (
-            records.places(leaf.max_repetition, element)?,
+        let (elements, max) = (
+            records.elements(leaf.max_repetition, element)?,
             records.max_definition(),
         );
-        let bits = BooleanBuffer::collect_bool(places.len(), |i| places[i] == max);
+        let bits = BooleanBuffer::collect_bool(elements.len(), |i| elements[i] == max);
         (bits.count_set_bits() < bits.len()).then_some(bits)
     } else {
         None

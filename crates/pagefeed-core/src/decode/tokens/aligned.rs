@@ -27,24 +27,24 @@ use crate::tokens::{NumberType, Numbers, Tokens, mismatch};
 pub struct OpenedRun {
     /// First value of each row, and the end of the last row.
     offsets: Vec<u32>,
-    pieces: Vec<Piece>,
+    pages: Vec<PageValues>,
     /// The inner lists of lists of lists.
     elements: Option<Elements>,
 }
 
 /// The values of one page of a run.
 #[derive(Debug)]
-struct Piece {
+struct PageValues {
     header: PageHeader,
     values: Vec<u8>,
     /// Number of them that belong to no row of the run.
     skipped: usize,
-    /// Range of the run's rows that the others are.
-    place: Range<usize>,
+    /// Which values of the run the others are.
+    range: Range<usize>,
 }
 
-impl Piece {
-    fn page(&self) -> DataPage<'_> {
+impl PageValues {
+    fn as_page(&self) -> DataPage<'_> {
         DataPage {
             header: &self.header,
             repetition: &[],
@@ -60,7 +60,7 @@ impl OpenedRun {
     pub fn open(opener: &mut PageOpener, run: &PageRun, leaf: &Leaf) -> Result<Self> {
         let mut cursor = PageCursor::new(leaf, run, 0..run.num_rows);
         let mut rows = RowReader::new(&cursor, Vec::new())?.of_lists();
-        let mut pieces = Vec::new();
+        let mut pages = Vec::new();
         while let Some(stored) = cursor.next()? {
             let open = cursor.open(opener, &stored)?;
             bounds::decoded_size(&open.page, leaf, open.num_present, None)?;
@@ -69,10 +69,10 @@ impl OpenedRun {
             let mut values = Vec::new();
             reserve(&mut values, open.page.values.len())?;
             values.extend_from_slice(open.page.values);
-            pieces.push(Piece {
+            pages.push(PageValues {
                 values,
                 skipped: open.values.start,
-                place: before..rows.num_values,
+                range: before..rows.num_values,
                 header: stored.header,
             });
         }
@@ -81,7 +81,7 @@ impl OpenedRun {
         Ok(Self {
             offsets: rows.offsets,
             elements: rows.elements,
-            pieces,
+            pages,
         })
     }
 
@@ -92,7 +92,7 @@ impl OpenedRun {
 
     /// Memory it takes.
     pub fn num_bytes(&self) -> usize {
-        let values = self.pieces.iter().map(|piece| piece.values.capacity());
+        let values = self.pages.iter().map(|page| page.values.capacity());
         let elements = self.elements.as_ref().map_or(0, Elements::num_bytes);
         values.sum::<usize>() + self.offsets.capacity() * size_of::<u32>() + elements
     }
@@ -138,11 +138,11 @@ impl NumberRows {
         let (Some(&first), Some(&last)) = (wanted.first(), wanted.last()) else {
             return Ok(());
         };
-        for piece in &run.pieces {
-            let begin = (first as usize).clamp(piece.place.start, piece.place.end);
-            let end = (last as usize).clamp(begin, piece.place.end);
-            let own = |value: usize| piece.skipped + value - piece.place.start;
-            self.append_values(&piece.page(), leaf, own(begin)..own(end), dictionary)?;
+        for page in &run.pages {
+            let begin = (first as usize).clamp(page.range.start, page.range.end);
+            let end = (last as usize).clamp(begin, page.range.end);
+            let own = |value: usize| page.skipped + value - page.range.start;
+            self.append_values(&page.as_page(), leaf, own(begin)..own(end), dictionary)?;
         }
         let before = self.offsets.last().copied().unwrap_or(0);
         for end in wanted.iter().skip(1) {

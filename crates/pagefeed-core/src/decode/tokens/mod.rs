@@ -13,7 +13,7 @@ use super::{PageRun, bounds};
 use crate::error::Result;
 use crate::page::PageOpener;
 use crate::schema::Leaf;
-use crate::tokens::{Joins, TokenPage, Tokens};
+use crate::tokens::{Continues, TokenPage, Tokens};
 use integers::{IntegerReader, Storage, read_dictionary};
 use rows::RowReader;
 
@@ -60,7 +60,7 @@ pub fn decode_tokens_into(
         tokens,
     )?;
     page.row_offsets = rows.offsets;
-    page.joins = Joins::default();
+    page.continues = Continues::default();
     page.skipped = 0;
     Ok(are_entries)
 }

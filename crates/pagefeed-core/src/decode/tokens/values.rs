@@ -33,7 +33,7 @@ pub(crate) fn decode_values<D: DataType>(
         .ok_or_else(|| Error::invalid("a page with a dictionary needs its dictionary"))?;
     let too_many = |_| Error::limit(format!("a page of {num_values} values"));
     let pages: Box<dyn PageReader> = Box::new(StepReader::of_one(Page::DataPage {
-        buf: Bytes::from_owner(RecycledBuffer::joined(&[page.values])?),
+        buf: Bytes::from_owner(RecycledBuffer::concat(&[page.values])?),
         num_values: u32::try_from(num_values).map_err(too_many)?,
         encoding,
         def_level_encoding: Encoding::RLE,

@@ -16,19 +16,19 @@ pub(super) struct Column<'a> {
 impl Column<'_> {
     /// Writes a number, given as bits, for tokens at some positions.
     fn fill(&mut self, tokens: &Range<usize>, bits: u64) {
-        let (places, _) = self.aligned.places(tokens.clone());
-        self.fill_places(places, bits);
+        let (positions, _) = self.aligned.positions(tokens.clone());
+        self.fill_positions(positions, bits);
     }
 
     /// Writes a number to some positions of the batch.
-    pub fn fill_places(&mut self, places: Range<usize>, bits: u64) {
+    pub fn fill_positions(&mut self, positions: Range<usize>, bits: u64) {
         let (width, memory) = (self.aligned.per_token.width, &mut *self.memory);
-        let places = places.start * width..places.end * width;
+        let positions = positions.start * width..positions.end * width;
         match self.aligned.number.num_bytes() {
-            8 => as_numbers::<i64>(memory)[places].fill(bits.cast_signed()),
-            4 => as_numbers::<i32>(memory)[places].fill(bits as i32),
-            2 => as_numbers::<u16>(memory)[places].fill(bits as u16),
-            _ => memory[places].fill(bits as u8),
+            8 => as_numbers::<i64>(memory)[positions].fill(bits.cast_signed()),
+            4 => as_numbers::<i32>(memory)[positions].fill(bits as i32),
+            2 => as_numbers::<u16>(memory)[positions].fill(bits as u16),
+            _ => memory[positions].fill(bits as u8),
         }
     }
 }
@@ -65,9 +65,9 @@ impl<'a> AlignedWriter<'a> {
     }
 
     /// Writes padding where there are no tokens.
-    pub fn pad(&mut self, places: Range<usize>) {
+    pub fn pad(&mut self, positions: Range<usize>) {
         for column in &mut self.columns {
-            column.fill(&places, column.aligned.per_token.padding);
+            column.fill(&positions, column.aligned.per_token.padding);
         }
     }
 
@@ -88,10 +88,10 @@ impl<'a> AlignedWriter<'a> {
                 continue;
             }
             let Column { aligned, memory } = column;
-            let (places, lost) = aligned.places(at..at + count);
+            let (positions, lost) = aligned.positions(at..at + count);
             let bytes = aligned.token_bytes();
             let from = (from + lost) * aligned.per_token.width;
-            let target = memory.get_mut(bytes * places.start..bytes * places.end);
+            let target = memory.get_mut(bytes * positions.start..bytes * positions.end);
             let both = source.zip(target);
             both.and_then(|(source, target)| source.write(from, target))
                 .ok_or(Misfit::Columns)?;
@@ -114,8 +114,8 @@ impl<'a> AlignedWriter<'a> {
                 let labels = segment.labels(&row, 1, self.across_documents);
                 for column in &mut shifted {
                     let padding = column.aligned.per_token.padding;
-                    column.fill_places(labels.before.clone(), padding);
-                    column.fill_places(labels.behind.clone(), padding);
+                    column.fill_positions(labels.before.clone(), padding);
+                    column.fill_positions(labels.behind.clone(), padding);
                 }
             }
         }

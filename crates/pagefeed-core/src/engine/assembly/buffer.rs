@@ -10,7 +10,7 @@ use memmap2::{MmapMut, MmapOptions};
 
 use super::collect::RowCollector;
 use crate::error::{Error, Result};
-use crate::fields::{Borders, Made, Parts, Sections};
+use crate::fields::{Borders, Made, Sections, Views};
 
 /// Bytes that are mapped at once, if batches use as many.
 const MAPPED_BYTES: usize = 8 << 20;
@@ -139,7 +139,7 @@ impl Buffer {
     }
 
     /// The memory of tokens and fields.
-    pub fn parts(&mut self) -> Parts<'_> {
+    pub fn views(&mut self) -> Views<'_> {
         let sections = Arc::clone(&self.sections);
         sections.split(self.bytes_mut())
     }

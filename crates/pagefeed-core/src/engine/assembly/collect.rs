@@ -23,12 +23,12 @@ pub(super) fn gather(
         let pick = &mut picks[cell.page_use];
         (pick.page, pick.column) = (cell.page, cell.column);
         pick.rows.push(cell.row);
-        pick.places.push(cell.place);
+        pick.destinations.push(cell.destination);
     }
     for (page, pick) in batch.pages.iter().zip(picks) {
         match page.as_deref() {
             Some(Page::Rows(rows)) => columns[pick.column]
-                .add(rows, pick.rows, pick.places)
+                .add(rows, pick.rows, pick.destinations)
                 .map_err(|error| (pick.page, error))?,
             Some(Page::Tokens(_)) if !pick.rows.is_empty() => {
                 let error = Error::invalid("a cell refers to a page of tokens");
@@ -58,7 +58,7 @@ struct Picks {
     page: u64,
     column: usize,
     rows: Vec<u32>,
-    places: Vec<u32>,
+    destinations: Vec<u32>,
 }
 
 /// Rows of one column on their way into a batch. A page may be let go as soon as its
@@ -66,13 +66,13 @@ struct Picks {
 #[derive(Debug, Default)]
 pub struct RowCollector {
     /// Rows of one page each, and their rows in the batch.
-    parts: Vec<(ArrayRef, Vec<u32>)>,
+    picked: Vec<(ArrayRef, Vec<u32>)>,
 }
 
 impl RowCollector {
-    /// Copies `rows` of `page` to the rows `places` of the batch; both have the same
+    /// Copies `rows` of `page` to the rows `destinations` of the batch; both have the same
     /// length.
-    pub fn add(&mut self, page: &ArrayRef, rows: Vec<u32>, places: Vec<u32>) -> Result<()> {
+    pub fn add(&mut self, page: &ArrayRef, rows: Vec<u32>, destinations: Vec<u32>) -> Result<()> {
         if let Some(&row) = rows.iter().find(|&&row| row as usize >= page.len()) {
             return Err(Error::corrupt(format!(
                 "the page holds {} rows, the plan needs row {row} of it; the file does not \
@@ -80,7 +80,7 @@ impl RowCollector {
                 page.len()
             )));
         }
-        if let Some((first, _)) = self.parts.first()
+        if let Some((first, _)) = self.picked.first()
             && first.data_type() != page.data_type()
         {
             return Err(Error::unsupported(format!(
@@ -91,35 +91,40 @@ impl RowCollector {
             )));
         }
         let picked = take(page, &UInt32Array::from(rows), None).map_err(failed)?;
-        self.parts.push((picked, places));
+        self.picked.push((picked, destinations));
         Ok(())
     }
 
     /// Rows up to the last one that was added.
     pub fn num_rows(&self) -> usize {
-        let places = self.parts.iter().flat_map(|(_, places)| places);
-        places.max().map_or(0, |&last| last as usize + 1)
+        let destinations = self
+            .picked
+            .iter()
+            .flat_map(|(_, destinations)| destinations);
+        destinations.max().map_or(0, |&last| last as usize + 1)
     }
 
     /// The batch: `num_rows` rows, null where none was added.
     pub fn finish(self, data_type: &DataType, num_rows: usize) -> Result<ArrayRef> {
         let data_type = self
-            .parts
+            .picked
             .first()
             .map_or(data_type, |(rows, _)| rows.data_type())
             .clone();
         let nothing = new_null_array(&data_type, 1);
-        let mut sources = vec![(self.parts.len(), 0); num_rows];
-        for (part, (_, places)) in self.parts.iter().enumerate() {
-            for (row, &place) in places.iter().enumerate() {
-                let source = sources.get_mut(place as usize).ok_or_else(|| {
-                    Error::invalid(format!("row {place} lies outside a batch of {num_rows}"))
+        let mut sources = vec![(self.picked.len(), 0); num_rows];
+        for (page, (_, destinations)) in self.picked.iter().enumerate() {
+            for (row, &destination) in destinations.iter().enumerate() {
+                let source = sources.get_mut(destination as usize).ok_or_else(|| {
+                    Error::invalid(format!(
+                        "row {destination} lies outside a batch of {num_rows}"
+                    ))
                 })?;
-                *source = (part, row);
+                *source = (page, row);
             }
         }
         let mut arrays: Vec<&dyn Array> =
-            self.parts.iter().map(|(rows, _)| rows.as_ref()).collect();
+            self.picked.iter().map(|(rows, _)| rows.as_ref()).collect();
         arrays.push(&nothing);
         interleave(&arrays, &sources).map_err(failed)
     }
@@ -142,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_arrive_at_their_places() {
+    fn rows_arrive_at_their_destinations() {
         let first: ArrayRef = Arc::new(StringArray::from(vec!["a", "b", "c"]));
         let second: ArrayRef = Arc::new(StringArray::from(vec![None, Some("e")]));
         let mut collector = RowCollector::default();

@@ -8,19 +8,19 @@ use crate::engine::Page;
 use crate::engine::bundle::Bundle;
 use crate::engine::plan::Segment;
 use crate::gather::Ahead;
-use crate::packing::{Packing, Piece};
+use crate::packing::{Packing, Part};
 use crate::prefetch::fetch;
 use crate::tokens::TokenPage;
 
 /// Distances in segments at which memory of a later segment is prefetched. Each address is
 /// read from what the one before it fetched.
 mod ahead {
-    /// Of where its row begins, or of where the pieces of a packed sequence are.
+    /// Of where its row begins, or of where the parts of a packed sequence are.
     pub const ROW: usize = 6;
-    /// Of the pieces of a packed sequence.
-    pub const PIECES: usize = 4;
-    /// Of where the rows of its pieces begin.
-    pub const ROWS_OF_PIECES: usize = 2;
+    /// Of the parts of a packed sequence.
+    pub const PARTS: usize = 4;
+    /// Of where the rows of its parts begin.
+    pub const ROWS_OF_PARTS: usize = 2;
 }
 
 /// Segments of a batch, to be copied in order.
@@ -39,7 +39,7 @@ impl<'a> Copies<'a> {
         }
     }
 
-    /// Returns the places among `num_tokens` that no segment covers.
+    /// Returns the positions among `num_tokens` that no segment covers.
     pub fn gaps(&self, num_tokens: usize) -> impl Iterator<Item = Range<usize>> {
         let covered = self.segments.iter().filter(|each| each.start < each.end);
         let begins = covered.clone().map(|segment| segment.start);
@@ -76,7 +76,7 @@ impl<'a> Copies<'a> {
         self.bundle(segment).and_then(Bundle::packing)
     }
 
-    fn pieces(&self, number: usize) -> Option<&'a [Piece]> {
+    fn parts(&self, number: usize) -> Option<&'a [Part]> {
         let segment = self.segments.get(number)?;
         self.packing(segment)?.sequence(segment.row as usize)
     }
@@ -99,13 +99,13 @@ impl<'a> Copies<'a> {
         if self.batch.bundles.is_empty() {
             return;
         }
-        if let Some(pieces) = self.pieces(number + ahead::PIECES) {
-            fetch(pieces.as_ptr());
+        if let Some(parts) = self.parts(number + ahead::PARTS) {
+            fetch(parts.as_ptr());
         }
-        if let Some((_, page)) = self.held(number + ahead::ROWS_OF_PIECES)
-            && let Some(pieces) = self.pieces(number + ahead::ROWS_OF_PIECES)
+        if let Some((_, page)) = self.held(number + ahead::ROWS_OF_PARTS)
+            && let Some(parts) = self.parts(number + ahead::ROWS_OF_PARTS)
         {
-            pieces.iter().for_each(|piece| fetch_row(page, piece.row));
+            parts.iter().for_each(|part| fetch_row(page, part.row));
         }
     }
 
@@ -113,8 +113,8 @@ impl<'a> Copies<'a> {
     pub fn ahead(&self, number: usize, is_packed: bool) -> Ahead {
         if is_packed {
             return self.held(number + 1).map_or(Ahead::NONE, |(next, page)| {
-                let pieces = self.bundle(next).and_then(|bundle| pieces_of(bundle, next));
-                first_of(page, pieces.unwrap_or_default())
+                let parts = self.bundle(next).and_then(|bundle| parts_of(bundle, next));
+                first_of(page, parts.unwrap_or_default())
             });
         }
         self.held(number + 2).map_or(Ahead::NONE, |(next, page)| {
@@ -127,19 +127,14 @@ fn fetch_row(page: &TokenPage, row: u32) {
     fetch(page.row_offsets.as_ptr().wrapping_add(row as usize));
 }
 
-/// Returns the pieces of a packed sequence.
-pub(super) fn pieces_of<'a>(bundle: &'a Bundle, segment: &Segment) -> Option<&'a [Piece]> {
+/// Returns the parts of a packed sequence.
+pub(super) fn parts_of<'a>(bundle: &'a Bundle, segment: &Segment) -> Option<&'a [Part]> {
     bundle.packing()?.sequence(segment.row as usize)
 }
 
-/// The tokens of the first of `pieces`, to be fetched.
-pub(super) fn first_of(page: &TokenPage, pieces: &[Piece]) -> Ahead {
-    pieces.first().map_or(Ahead::NONE, |piece| {
-        Ahead::new(
-            page,
-            piece.row,
-            piece.first_token,
-            piece.num_tokens as usize,
-        )
+/// The tokens of the first of `parts`, to be fetched.
+pub(super) fn first_of(page: &TokenPage, parts: &[Part]) -> Ahead {
+    parts.first().map_or(Ahead::NONE, |part| {
+        Ahead::new(page, part.row, part.first_token, part.num_tokens as usize)
     })
 }

@@ -44,7 +44,7 @@ struct Shape {
     num_rows: usize,
     length: usize,
     /// Places of each document among the tokens of all rows.
-    places: Vec<Range<usize>>,
+    positions: Vec<Range<usize>>,
 }
 
 impl Shape {
@@ -61,7 +61,7 @@ impl Shape {
         let length = length.max(1);
         let is_joined = documents.pad == Pad::Joined;
         let mut end = 0;
-        let place = |(row, own): (usize, usize)| {
+        let position = |(row, own): (usize, usize)| {
             let start = if is_joined { end } else { row * length };
             end = start + own;
             start..end
@@ -69,7 +69,7 @@ impl Shape {
         Self {
             num_rows: if is_joined { 1 } else { whole.len() },
             length,
-            places: lengths.enumerate().map(place).collect(),
+            positions: lengths.enumerate().map(position).collect(),
         }
     }
 
@@ -79,8 +79,8 @@ impl Shape {
 
     /// Writes the length of each document.
     fn put_lengths(&self, memory: &mut [u8]) {
-        for (to, place) in as_numbers::<i64>(memory).iter_mut().zip(&self.places) {
-            *to = place.len() as i64;
+        for (to, position) in as_numbers::<i64>(memory).iter_mut().zip(&self.positions) {
+            *to = position.len() as i64;
         }
     }
 }
@@ -98,11 +98,11 @@ fn write_padded(documents: &Documents, buffer: &mut Buffer, columns: &[ArrayRef]
     }
     buffer.row_lengths = shapes.iter().map(|shape| shape.length).collect();
     buffer.reshape(sections)?;
-    let mut parts = buffer.parts().aligned.into_iter();
+    let mut views = buffer.views().aligned.into_iter();
     for (shape, &(column, padding)) in shapes.iter().zip(&documents.padded) {
-        let numbers = as_numbers::<i64>(parts.next().unwrap_or_default());
-        write_lists(&columns[column], &shape.places, padding, numbers)?;
-        shape.put_lengths(parts.next().unwrap_or_default());
+        let numbers = as_numbers::<i64>(views.next().unwrap_or_default());
+        write_lists(&columns[column], &shape.positions, padding, numbers)?;
+        shape.put_lengths(views.next().unwrap_or_default());
     }
     Ok(())
 }
@@ -127,20 +127,20 @@ fn write_tokens(
         sections = sections.with_aligned(shape.num_tokens(), column.token_bytes());
     }
     buffer.row_lengths = vec![shape.length];
-    buffer.reshape(sections.with_aligned(shape.places.len(), size_of::<i64>()))?;
+    buffer.reshape(sections.with_aligned(shape.positions.len(), size_of::<i64>()))?;
     let mut borders = std::mem::take(&mut buffer.written.borders);
-    let mut parts = buffer.parts();
-    let mut memory = std::mem::take(&mut parts.aligned);
+    let mut views = buffer.views();
+    let mut memory = std::mem::take(&mut views.aligned);
     shape.put_lengths(memory.pop().unwrap_or_default());
     let loss_mask = config.layout.loss_column;
-    let loss_mask = loss_mask.map(|column| (column, parts.slots(fields, Field::LossMask)));
+    let loss_mask = loss_mask.map(|column| (column, views.slots(fields, Field::LossMask)));
     let rows = ListRows {
         length: shape.length,
         padding: config.padding,
         token_type: config.token_type,
         fields: *fields,
     };
-    let made = rows.write(&mut parts, &columns[0], &shape.places, &mut borders)?;
+    let made = rows.write(&mut views, &columns[0], &shape.positions, &mut borders)?;
     let table = documents.metadata.as_ref();
     let table = table.map(|asked| metadata(config, documents, asked, columns, &whole));
     let table = table.transpose()?;
@@ -148,7 +148,7 @@ fn write_tokens(
     writer.pad(0..shape.num_tokens());
     let mut next = writer.columns.iter_mut();
     for lists in &beside {
-        lists.write(&whole, &shape.places, &mut next)?;
+        lists.write(&whole, &shape.positions, &mut next)?;
     }
     writer.end(&borders);
     if let Some((column, mut mask)) = loss_mask {
@@ -284,16 +284,16 @@ mod tests {
             let (mut buffer, documents) = made(&columns, pad, per_token).unwrap();
             assert_eq!(buffer.row_lengths, [length]);
             assert!(buffer.columns.is_empty() && !documents.keeps(0) && !documents.keeps(1));
-            let mut parts = buffer.parts();
-            assert_eq!(parts.take::<i64>(Field::InputIds), ids);
-            let found = as_numbers::<i64>(&mut *parts.aligned[0]);
+            let mut views = buffer.views();
+            assert_eq!(views.take::<i64>(Field::InputIds), ids);
+            let found = as_numbers::<i64>(&mut *views.aligned[0]);
             let bits: Vec<i64> = expected
                 .iter()
                 .map(|n: &f64| n.to_bits().cast_signed())
                 .collect();
             assert_eq!(found, bits);
             let lengths = [2, 0, 1];
-            assert_eq!(as_numbers::<i64>(&mut *parts.aligned[1]), &lengths[slice..]);
+            assert_eq!(as_numbers::<i64>(&mut *views.aligned[1]), &lengths[slice..]);
         }
     }
 

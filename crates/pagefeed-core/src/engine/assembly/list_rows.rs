@@ -13,10 +13,10 @@ use arrow_schema::DataType;
 use super::buffer::Buffer;
 use crate::engine::TokenType;
 use crate::error::{Error, Kind, Result};
-use crate::fields::{Borders, Field, Fields, Made, Maker, Parts, Sections};
+use crate::fields::{Borders, Field, Fields, Made, Maker, Sections, Views};
 use crate::gather::BatchToken;
 use crate::lists::{bounds, not_tokens, values};
-use crate::tokens::Joins;
+use crate::tokens::Continues;
 
 /// Rows of tokens whose documents are lists.
 #[derive(Clone, Copy, Debug)]
@@ -32,19 +32,19 @@ pub struct ListRows {
 }
 
 impl ListRows {
-    /// Returns the memory of a batch of `num_rows` rows. Each list is a document at its `places`, which
+    /// Returns the memory of a batch of `num_rows` rows. Each list is a document at its `positions`, which
     /// rise; it is cut to them. None spans two rows.
     pub fn batch(
         &self,
         num_rows: usize,
         lists: &ArrayRef,
-        places: &[Range<usize>],
+        positions: &[Range<usize>],
     ) -> Result<Buffer> {
         let num_tokens = num_rows.saturating_mul(self.length);
         let sections = Sections::new(&self.fields, num_tokens, self.token_type.num_bytes());
         let mut buffer = Buffer::new(&sections)?;
         let mut borders = Borders::default();
-        buffer.made = self.write(&mut buffer.parts(), lists, places, &mut borders)?;
+        buffer.made = self.write(&mut buffer.views(), lists, positions, &mut borders)?;
         Ok(buffer)
     }
 
@@ -52,85 +52,85 @@ impl ListRows {
     /// documents begin and end.
     pub(super) fn write(
         &self,
-        parts: &mut Parts<'_>,
+        views: &mut Views<'_>,
         lists: &ArrayRef,
-        places: &[Range<usize>],
+        positions: &[Range<usize>],
         borders: &mut Borders,
     ) -> Result<Made> {
         match self.token_type {
-            TokenType::I64 => self.write_as::<i64>(parts, lists, places, borders),
-            TokenType::I32 => self.write_as::<i32>(parts, lists, places, borders),
-            TokenType::U16 => self.write_as::<u16>(parts, lists, places, borders),
+            TokenType::I64 => self.write_as::<i64>(views, lists, positions, borders),
+            TokenType::I32 => self.write_as::<i32>(views, lists, positions, borders),
+            TokenType::U16 => self.write_as::<u16>(views, lists, positions, borders),
         }
     }
 
     fn write_as<T: BatchToken>(
         &self,
-        parts: &mut Parts<'_>,
+        views: &mut Views<'_>,
         lists: &ArrayRef,
-        places: &[Range<usize>],
+        positions: &[Range<usize>],
         borders: &mut Borders,
     ) -> Result<Made> {
-        let tokens = parts.take::<T>(Field::InputIds);
+        let tokens = views.take::<T>(Field::InputIds);
         self.fields.check(tokens.len())?;
         let padding = T::from_i64(self.padding).ok_or_else(|| {
             let name = T::NAME;
             Error::invalid(format!("padding {} does not fit {name}", self.padding))
         })?;
-        write_lists(lists, places, padding, tokens)?;
+        write_lists(lists, positions, padding, tokens)?;
         if !self.fields.need_borders() {
             return Ok(Made::default());
         }
         borders.reset(tokens.len());
-        for place in places.iter().filter(|place| !place.is_empty()) {
-            borders.add(place.start, place.end, Joins::default());
+        for position in positions.iter().filter(|position| !position.is_empty()) {
+            borders.add(position.start, position.end, Continues::default());
         }
-        Ok(Maker::new(&self.fields, self.length, parts).finish(tokens, borders))
+        Ok(Maker::new(&self.fields, self.length, views).finish(tokens, borders))
     }
 }
 
-/// Writes the first integers of each list at its places, and `padding` elsewhere.
+/// Writes the first integers of each list at its positions, and `padding` elsewhere.
 pub(super) fn write_lists<T: BatchToken>(
     lists: &ArrayRef,
-    places: &[Range<usize>],
+    positions: &[Range<usize>],
     padding: T,
     target: &mut [T],
 ) -> Result<()> {
     match values(lists)?.data_type() {
-        DataType::Int8 => write::<Int8Type, T>(lists, places, padding, target),
-        DataType::Int16 => write::<Int16Type, T>(lists, places, padding, target),
-        DataType::Int32 => write::<Int32Type, T>(lists, places, padding, target),
-        DataType::Int64 => write::<Int64Type, T>(lists, places, padding, target),
-        DataType::UInt8 => write::<UInt8Type, T>(lists, places, padding, target),
-        DataType::UInt16 => write::<UInt16Type, T>(lists, places, padding, target),
-        DataType::UInt32 => write::<UInt32Type, T>(lists, places, padding, target),
+        DataType::Int8 => write::<Int8Type, T>(lists, positions, padding, target),
+        DataType::Int16 => write::<Int16Type, T>(lists, positions, padding, target),
+        DataType::Int32 => write::<Int32Type, T>(lists, positions, padding, target),
+        DataType::Int64 => write::<Int64Type, T>(lists, positions, padding, target),
+        DataType::UInt8 => write::<UInt8Type, T>(lists, positions, padding, target),
+        DataType::UInt16 => write::<UInt16Type, T>(lists, positions, padding, target),
+        DataType::UInt32 => write::<UInt32Type, T>(lists, positions, padding, target),
         _ => Err(not_tokens(lists)),
     }
 }
 
 fn write<S: ArrowPrimitiveType, T: BatchToken>(
     lists: &ArrayRef,
-    places: &[Range<usize>],
+    positions: &[Range<usize>],
     padding: T,
     target: &mut [T],
 ) -> Result<()>
 where
     S::Native: Into<i64>,
 {
-    let outside = || Error::invalid("lists and the places of a batch that they take");
+    let outside = || Error::invalid("lists and the positions of a batch that they take");
     let all = values(lists)?.as_primitive::<S>();
     let mut end = 0;
-    for (list, place) in places.iter().enumerate().take(lists.len()) {
-        let gap = target.get_mut(end..place.start).ok_or_else(outside)?;
+    for (list, position) in positions.iter().enumerate().take(lists.len()) {
+        let gap = target.get_mut(end..position.start).ok_or_else(outside)?;
         gap.fill(padding);
-        end = place.end;
+        end = position.end;
         let begin = bounds(lists, list).map_or(0, |(begin, _)| begin);
-        let items = begin..begin + place.len();
+        let items = begin..begin + position.len();
         if all.null_count() > 0 && items.clone().any(|item| all.is_null(item)) {
             return Err(Error::unsupported("a list of tokens holds a null"));
         }
         let source = all.values().get(items);
-        let both = source.zip(target.get_mut(place.clone()));
+        let both = source.zip(target.get_mut(position.clone()));
         let (source, target) = both.ok_or_else(outside)?;
         for (to, &value) in target.iter_mut().zip(source) {
             let value: i64 = value.into();
@@ -163,11 +163,11 @@ mod tests {
     /// The lists as rows of `length`, cut or filled up.
     fn rows<T: BatchToken>(lists: &ArrayRef, length: usize, padding: T) -> Result<Vec<T>> {
         let lengths = list_lengths(lists)?.into_iter().enumerate();
-        let place =
+        let position =
             |(row, count): (usize, i64)| row * length..row * length + length.min(count as usize);
-        let places: Vec<Range<usize>> = lengths.map(place).collect();
+        let positions: Vec<Range<usize>> = lengths.map(position).collect();
         let mut target = vec![padding; lists.len() * length];
-        write_lists(lists, &places, padding, &mut target)?;
+        write_lists(lists, &positions, padding, &mut target)?;
         Ok(target)
     }
 

@@ -4,7 +4,7 @@
 use super::gathering::Gathering;
 use crate::engine::budget::Budget;
 use crate::engine::plan::Segment;
-use crate::engine::{PagePart, PartReads};
+use crate::engine::{PageSlice, SliceReads};
 use crate::error::Error;
 
 /// Bytes that are read at a time, about: they stay in the processor's cache.
@@ -14,16 +14,16 @@ const TOKEN_BYTES: usize = 4;
 
 /// Segments of a batch that were read, and memory to read more.
 #[derive(Default)]
-pub(in crate::engine) struct LooseParts {
-    parts: Vec<PagePart>,
-    /// Segments of `parts`, in order; those before `next` were taken.
+pub(in crate::engine) struct LooseSlices {
+    slices: Vec<PageSlice>,
+    /// Segments of `slices`, in order; those before `next` were taken.
     segments: Vec<usize>,
     next: usize,
     buffer: Vec<u8>,
-    reads: PartReads,
+    reads: SliceReads,
 }
 
-impl LooseParts {
+impl LooseSlices {
     /// Begins another batch.
     pub fn begin(&mut self) {
         self.segments.clear();
@@ -32,15 +32,15 @@ impl LooseParts {
 
     /// Memory it takes, about.
     pub fn num_bytes(&self) -> usize {
-        let parts = self.parts.iter();
-        let parts = parts.map(|part| part.loaded.num_bytes() + size_of::<PagePart>());
+        let slices = self.slices.iter();
+        let slices = slices.map(|slice| slice.loaded.num_bytes() + size_of::<PageSlice>());
         self.buffer.capacity()
             + self.segments.capacity() * size_of::<usize>()
-            + parts.sum::<usize>()
+            + slices.sum::<usize>()
     }
 
     /// Returns what was read since the last call.
-    pub fn take_reads(&mut self) -> PartReads {
+    pub fn take_reads(&mut self) -> SliceReads {
         std::mem::take(&mut self.reads)
     }
 
@@ -51,12 +51,12 @@ impl LooseParts {
         batch: &Gathering<'_>,
         all: &[Segment],
         number: usize,
-    ) -> Result<&mut PagePart, (u64, Error)> {
+    ) -> Result<&mut PageSlice, (u64, Error)> {
         if self.segments.get(self.next) != Some(&number) {
             self.read(batch, all, number)?;
         }
         self.next += 1;
-        Ok(&mut self.parts[self.next - 1])
+        Ok(&mut self.slices[self.next - 1])
     }
 
     fn read(
@@ -81,21 +81,21 @@ impl LooseParts {
         }
         let per_row = batch.config.separators().per_row();
         let count = self.segments.len();
-        if self.parts.len() < count {
-            self.parts.resize_with(count, PagePart::default);
+        if self.slices.len() < count {
+            self.slices.resize_with(count, PageSlice::default);
         }
-        for (part, &number) in self.parts.iter_mut().zip(&self.segments) {
+        for (slice, &number) in self.slices.iter_mut().zip(&self.segments) {
             let segment = &all[number];
-            part.page = segment.page;
-            (part.row, part.first_token) = (segment.row, segment.first_token);
-            part.num_tokens = (segment.end - segment.start) as u32;
-            part.per_row = per_row;
+            slice.page = segment.page;
+            (slice.row, slice.first_token) = (segment.row, segment.first_token);
+            slice.num_tokens = (segment.end - segment.start) as u32;
+            slice.per_row = per_row;
         }
-        let mut parts: Vec<&mut PagePart> = self.parts[..count].iter_mut().collect();
+        let mut slices: Vec<&mut PageSlice> = self.slices[..count].iter_mut().collect();
         let page = all[first].page;
-        let source = batch.source.parts();
+        let source = batch.source.slices();
         let source = source.ok_or_else(|| (page, Error::internal("the page must be decoded")))?;
-        let reads = source.read_parts(&mut parts, &mut self.buffer)?;
+        let reads = source.read_slices(&mut slices, &mut self.buffer)?;
         self.reads.reads += reads.reads;
         self.reads.bytes += reads.bytes;
         Ok(())

@@ -7,19 +7,19 @@ pub(super) mod aligned;
 pub(super) mod buffer;
 pub(super) mod collect;
 mod copies;
+mod document_parts;
 mod documents;
 pub(super) mod gathering;
 pub(super) mod list_rows;
 pub(super) mod loose;
 mod number_lists;
-mod parts;
 pub(super) mod refusal;
 pub(super) mod scatter;
 
 use buffer::Buffer;
 use collect::RowCollector;
 use gathering::Gathering;
-use loose::LooseParts;
+use loose::LooseSlices;
 
 use super::EngineConfig;
 use crate::error::{Error, Result};
@@ -32,7 +32,7 @@ const NO_PAGE: u64 = u64::MAX;
 pub(super) fn write(
     batch: &Gathering<'_>,
     buffer: &mut Buffer,
-    loose: &mut LooseParts,
+    loose: &mut LooseSlices,
 ) -> Result<(), (u64, Error)> {
     if !batch.config.columns.is_empty() {
         collect::gather(batch, &mut buffer.cells)?;

@@ -63,12 +63,12 @@ impl<'a> NumberLists<'a> {
         Aligned::columns(per_token, self.number, per_token.padding, is_shifted)
     }
 
-    /// Writes the numbers of documents of `whole` tokens to their places, and how many
+    /// Writes the numbers of documents of `whole` tokens to their positions, and how many
     /// each token has, to the next columns of the batch.
     pub fn write<'b, 'm: 'b>(
         &self,
         whole: &[i64],
-        places: &[Range<usize>],
+        positions: &[Range<usize>],
         columns: &mut impl Iterator<Item = &'b mut Column<'m>>,
     ) -> Result<()> {
         let is_counted = self.asked.per_token.is_counted;
@@ -76,14 +76,14 @@ impl<'a> NumberLists<'a> {
         let mut counts = if is_counted { columns.next() } else { None };
         let numbers =
             numbers.ok_or_else(|| Error::internal("columns that a batch has no memory for"))?;
-        for (row, (place, &tokens)) in places.iter().zip(whole).enumerate() {
+        for (row, (position, &tokens)) in positions.iter().zip(whole).enumerate() {
             if self.has.is_some_and(|has| has.is_null(row)) {
                 continue;
             }
             let (begin, end) = bounds(self.lists, row).unwrap_or((0, 0));
             self.check(row, tokens, begin..end)
                 .map_err(|error| error.in_column(&self.asked.name).at_batch_row(row))?;
-            self.write_row(begin, place, numbers, counts.as_deref_mut())?;
+            self.write_row(begin, position, numbers, counts.as_deref_mut())?;
         }
         Ok(())
     }
@@ -101,43 +101,47 @@ impl<'a> NumberLists<'a> {
         per_token.check_row(name, tokens, self.is_flat, lengths.into_iter())
     }
 
-    /// Writes the numbers of the tokens at some places. The row's begin at `begin`, those
+    /// Writes the numbers of the tokens at some positions. The row's begin at `begin`, those
     /// of tokens without numbers left out.
     fn write_row(
         &self,
         begin: usize,
-        place: &Range<usize>,
+        position: &Range<usize>,
         numbers: &mut Column<'_>,
         mut counts: Option<&mut Column<'_>>,
     ) -> Result<()> {
         let (width, without) = (self.asked.per_token.width, self.asked.per_token.num_without);
-        let begins = place.start + without.min(place.len());
-        let (places, lost) = numbers.aligned.places(begins..place.end);
+        let begins = position.start + without.min(position.len());
+        let (positions, lost) = numbers.aligned.positions(begins..position.end);
         if self.is_flat {
             let from = begin + lost * width;
             if let Some(counts) = counts {
-                counts.fill_places(places.clone(), width as u64);
+                counts.fill_positions(positions.clone(), width as u64);
             }
-            return self.copy(from..from + places.len() * width, places.start, numbers);
+            return self.copy(
+                from..from + positions.len() * width,
+                positions.start,
+                numbers,
+            );
         }
-        for (token, place) in places.enumerate() {
+        for (token, position) in positions.enumerate() {
             let own = bounds(self.elements, begin + lost + token).unwrap_or((0, 0));
-            self.copy(own.0..own.1, place, numbers)?;
+            self.copy(own.0..own.1, position, numbers)?;
             if let Some(counts) = &mut counts {
-                counts.fill_places(place..place + 1, (own.1 - own.0) as u64);
+                counts.fill_positions(position..position + 1, (own.1 - own.0) as u64);
             }
         }
         Ok(())
     }
 
-    /// Copies numbers to the memory of the token at `place`, and of those behind it.
-    fn copy(&self, from: Range<usize>, place: usize, column: &mut Column<'_>) -> Result<()> {
+    /// Copies numbers to the memory of the token at `position`, and of those behind it.
+    fn copy(&self, from: Range<usize>, position: usize, column: &mut Column<'_>) -> Result<()> {
         let (bytes, start) = (self.number.num_bytes(), self.values.offset());
         let all = self.values.buffers().first();
         let all = all.map_or(&[][..], |all| all.as_slice());
         let source = all.get((start + from.start) * bytes..(start + from.end) * bytes);
         let item_bytes = column.aligned.number.num_bytes();
-        let to = column.aligned.token_bytes() * place;
+        let to = column.aligned.token_bytes() * position;
         let target = column.memory.get_mut(to..to + from.len() * item_bytes);
         let (Some(source), Some(target)) = (source, target) else {
             return Err(not_tokens(self.lists));

@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use super::aligned::AlignedWriter;
 use super::buffer::{Buffer, Written};
-use super::copies::{Copies, first_of, pieces_of};
+use super::copies::{Copies, first_of, parts_of};
+use super::document_parts::{DocumentParts, Position};
 use super::gathering::Gathering;
-use super::loose::LooseParts;
-use super::parts::{Parts, Place};
+use super::loose::LooseSlices;
 use super::refusal::describe;
 use crate::engine::bundle::Bundle;
 use crate::engine::plan::Segment;
@@ -15,15 +15,15 @@ use crate::engine::{EngineConfig, TokenType};
 use crate::error::{Error, Result};
 use crate::fields::{Field, Maker};
 use crate::gather::{
-    Ahead, BatchToken, LinePart, Misfit, Separators, copy_line, copy_segment, line_parts,
+    Ahead, BatchToken, LineRange, Misfit, Separators, copy_line, copy_segment, line_ranges,
 };
-use crate::tokens::{Joins, TokenPage};
+use crate::tokens::{Continues, TokenPage};
 
 /// Writes the segments whose pages are in memory; an error names a page.
 pub(super) fn gather(
     batch: &Gathering<'_>,
     buffer: &mut Buffer,
-    loose: &mut LooseParts,
+    loose: &mut LooseSlices,
 ) -> Result<(), (u64, Error)> {
     loose.begin();
     match batch.config.token_type {
@@ -37,7 +37,7 @@ pub(super) fn gather(
 fn gather_as<T: BatchToken>(
     batch: &Gathering<'_>,
     buffer: &mut Buffer,
-    loose: &mut LooseParts,
+    loose: &mut LooseSlices,
 ) -> Result<(), (u64, Error)> {
     let config = batch.config;
     let fields = &config.layout.fields;
@@ -49,16 +49,16 @@ fn gather_as<T: BatchToken>(
         }
         buffer.metadata.clear();
     }
-    let mut parts = buffer.parts();
-    let tokens = parts.take::<T>(Field::InputIds);
-    let aligned = AlignedWriter::new(config, std::mem::take(&mut parts.aligned));
+    let mut views = buffer.views();
+    let tokens = views.take::<T>(Field::InputIds);
+    let aligned = AlignedWriter::new(config, std::mem::take(&mut views.aligned));
     // Where files tell what carries loss, borders of documents do not.
     let loss_mask = config
         .layout
         .loss_column
-        .map(|column| (column, parts.slots(fields, Field::LossMask)));
+        .map(|column| (column, views.slots(fields, Field::LossMask)));
     let mut maker = (batch.is_last && fields.need_borders())
-        .then(|| Maker::new(fields, config.row_length, &mut parts));
+        .then(|| Maker::new(fields, config.row_length, &mut views));
     let mut writer = Writer::<T>::new(config, &mut written, aligned).map_err(|error| (0, error))?;
     let copies = Copies::new(batch);
     if batch.is_new && batch.num_covered() < tokens.len() {
@@ -89,7 +89,7 @@ fn gather_as<T: BatchToken>(
 /// Copies the segments in order. Fields of a row are made once it is complete.
 fn copy_all<T: BatchToken>(
     copies: &Copies<'_>,
-    loose: &mut LooseParts,
+    loose: &mut LooseSlices,
     writer: &mut Writer<'_, T>,
     mut maker: Option<&mut Maker<'_>>,
     tokens: &mut [T],
@@ -103,12 +103,12 @@ fn copy_all<T: BatchToken>(
         let (page, row, first_token) = match copies.page(segment) {
             Some(page) => (page, segment.row, segment.first_token),
             None if batch.is_loose(segment) => {
-                let part = loose.get(batch, &copies.segments, number)?;
+                let slice = loose.get(batch, &copies.segments, number)?;
                 if let Some(documents) = &mut writer.documents {
-                    let rows = std::mem::take(&mut part.loaded.metadata);
+                    let rows = std::mem::take(&mut slice.loaded.metadata);
                     writer.page_use = documents.keep(rows, batch.pages.len());
                 }
-                (&part.loaded, 0, part.first)
+                (&slice.loaded, 0, slice.first)
             }
             None if batch.pages[segment.page_use].is_some() => {
                 let error = Error::invalid("a segment of tokens refers to a page without");
@@ -116,7 +116,7 @@ fn copy_all<T: BatchToken>(
             }
             None => continue,
         };
-        let place = Segment {
+        let held = Segment {
             row,
             first_token,
             ..*segment
@@ -127,8 +127,8 @@ fn copy_all<T: BatchToken>(
         }
         let target = &mut tokens[segment.start..segment.end];
         let result = match bundle {
-            Some(bundle) => writer.write_sequence(page, bundle, &place, target, ahead),
-            None => writer.write(page, &place, target, ahead),
+            Some(bundle) => writer.write_sequence(page, bundle, &held, target, ahead),
+            None => writer.write(page, &held, target, ahead),
         };
         result.map_err(|misfit| {
             let page = copies.first_page(segment);
@@ -144,7 +144,7 @@ struct Writer<'a, T> {
     /// Whether fields are made, which need the borders of documents.
     notes_borders: bool,
     /// The documents, if metadata was asked for.
-    documents: Option<Parts>,
+    documents: Option<DocumentParts>,
     /// The page that is written, among the batch's uses.
     page_use: usize,
     separators: Separators<T>,
@@ -171,7 +171,7 @@ impl<'a, T: BatchToken> Writer<'a, T> {
         Ok(Self {
             config,
             notes_borders: layout.fields.need_borders(),
-            documents: layout.metadata.as_ref().map(|_| Parts::default()),
+            documents: layout.metadata.as_ref().map(|_| DocumentParts::default()),
             page_use: 0,
             separators,
             padding: cast("padding", config.padding)?,
@@ -181,25 +181,25 @@ impl<'a, T: BatchToken> Writer<'a, T> {
     }
 
     /// Pads positions of `target`, which begins at position `at`.
-    fn pad(&mut self, target: &mut [T], at: usize, places: Range<usize>) {
-        self.written.num_padding += places.len() as u64;
-        self.aligned.pad(at + places.start..at + places.end);
-        target[places].fill(self.padding);
+    fn pad(&mut self, target: &mut [T], at: usize, positions: Range<usize>) {
+        self.written.num_padding += positions.len() as u64;
+        self.aligned.pad(at + positions.start..at + positions.end);
+        target[positions].fill(self.padding);
     }
 
-    /// Copies a part of a line to `target`, which begins at position `at`.
-    fn write_part(
+    /// Copies a range of a line to `target`, which begins at position `at`.
+    fn write_range(
         &mut self,
         page: &TokenPage,
-        part: LinePart,
+        range: LineRange,
         target: &mut [T],
         at: usize,
         ahead: Ahead,
     ) -> Result<(), Misfit> {
-        copy_line(page, part, &self.separators, target, ahead)?;
-        let own = part.own(page, &self.separators);
-        self.aligned.copy_line(page, own, at, part.num_tokens)?;
-        self.note(at, page, part);
+        copy_line(page, range, &self.separators, target, ahead)?;
+        let own = range.own(page, &self.separators);
+        self.aligned.copy_line(page, own, at, range.num_tokens)?;
+        self.note(at, page, range);
         Ok(())
     }
 
@@ -226,13 +226,13 @@ impl<'a, T: BatchToken> Writer<'a, T> {
             ahead.fetch();
         }
         let mut offset = 0;
-        for part in line_parts(page, per_row, row, first_token, target.len())? {
-            let end = offset + part.num_tokens;
+        for range in line_ranges(page, per_row, row, first_token, target.len())? {
+            let end = offset + range.num_tokens;
             let at = segment.start + offset;
             if per_row > 0 {
-                self.write_part(page, part, &mut target[offset..end], at, Ahead::NONE)?;
+                self.write_range(page, range, &mut target[offset..end], at, Ahead::NONE)?;
             } else {
-                self.note(at, page, part);
+                self.note(at, page, range);
             }
             offset = end;
         }
@@ -254,32 +254,32 @@ impl<'a, T: BatchToken> Writer<'a, T> {
             num_tokens: page.tokens.len(),
             needed: None,
         };
-        let mut pieces = pieces_of(bundle, segment).ok_or_else(too_short)?;
+        let mut parts = parts_of(bundle, segment).ok_or_else(too_short)?;
         let mut offset = 0;
-        while let Some((piece, later)) = pieces.split_first() {
-            pieces = later;
-            let part = LinePart {
-                row: piece.row as usize,
-                first_token: piece.first_token.into(),
-                num_tokens: piece.num_tokens as usize,
+        while let Some((part, later)) = parts.split_first() {
+            parts = later;
+            let range = LineRange {
+                row: part.row as usize,
+                first_token: part.first_token.into(),
+                num_tokens: part.num_tokens as usize,
             };
-            let line = if part.row < num_rows {
-                self.line_tokens(page, part.row)
+            let line = if range.row < num_rows {
+                self.line_tokens(page, range.row)
             } else {
                 0
             };
             let before = offset;
-            let begin = piece.offset as usize;
-            offset = begin + part.num_tokens;
+            let begin = part.offset as usize;
+            offset = begin + range.num_tokens;
             if begin < before || offset > target.len() {
                 return Err(too_short());
             }
             self.pad(target, segment.start, before..begin);
-            if piece.first_token as usize + part.num_tokens > line {
+            if part.first_token as usize + range.num_tokens > line {
                 return Err(too_short());
             }
             let at = segment.start + begin;
-            if bundle.is_erased(piece.row) {
+            if bundle.is_erased(part.row) {
                 self.pad(target, segment.start, begin..offset);
                 continue;
             }
@@ -288,8 +288,8 @@ impl<'a, T: BatchToken> Writer<'a, T> {
             } else {
                 first_of(page, later)
             };
-            self.write_part(page, part, &mut target[begin..offset], at, ahead)?;
-            let is_split = part.first_token > 0 && line <= self.config.row_length;
+            self.write_range(page, range, &mut target[begin..offset], at, ahead)?;
+            let is_split = range.first_token > 0 && line <= self.config.row_length;
             self.written.num_splits += u64::from(is_split);
         }
         let end = target.len();
@@ -307,33 +307,33 @@ impl<'a, T: BatchToken> Writer<'a, T> {
     }
 
     /// Records a document, or part of one, that was written.
-    fn note(&mut self, start: usize, page: &TokenPage, part: LinePart) {
+    fn note(&mut self, start: usize, page: &TokenPage, range: LineRange) {
         if self.notes_borders {
-            let joins = joins_of(page, part);
+            let continues = continues_at(page, range);
             self.written
                 .borders
-                .add(start, start + part.num_tokens, joins);
+                .add(start, start + range.num_tokens, continues);
         }
         if let Some(documents) = &mut self.documents {
-            let own = part.own(page, &self.separators);
-            let place = Place {
+            let own = range.own(page, &self.separators);
+            let position = Position {
                 sequence: start / self.config.row_length,
                 offset: start % self.config.row_length,
             };
-            documents.note(self.page_use, page, part, own, place);
+            documents.note(self.page_use, page, range, own, position);
         }
     }
 }
 
-/// Whether a part reaches an end of its page at which its row continues elsewhere.
-fn joins_of(page: &TokenPage, part: LinePart) -> Joins {
-    let Joins { before, after } = page.joins;
+/// Whether a range reaches an end of its page at which its row continues elsewhere.
+fn continues_at(page: &TokenPage, range: LineRange) -> Continues {
+    let Continues { before, after } = page.continues;
     if !(before || after) {
-        return page.joins;
+        return page.continues;
     }
-    let end = u64::from(page.row_offsets[part.row]) + part.first_token + part.num_tokens as u64;
-    Joins {
-        before: before && part.row == 0 && part.first_token == 0,
+    let end = u64::from(page.row_offsets[range.row]) + range.first_token + range.num_tokens as u64;
+    Continues {
+        before: before && range.row == 0 && range.first_token == 0,
         after: after && end == page.tokens.len() as u64 + u64::from(page.skipped),
     }
 }

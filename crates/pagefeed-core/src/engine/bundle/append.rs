@@ -20,16 +20,16 @@ pub(in crate::engine) struct PageRows {
 pub(super) fn append(
     joined: &mut TokenPage,
     page: &TokenPage,
-    part: &PageRows,
+    slice: &PageRows,
     count: usize,
     aligned: &[Aligned],
 ) -> Result<()> {
-    let (first, num_rows) = (part.first_row as usize, part.num_rows as usize);
+    let (first, num_rows) = (slice.first_row as usize, slice.num_rows as usize);
     let Some(rows) = page.row_offsets.get(first..=first + num_rows) else {
         return Err(Error::corrupt(format!(
             "page {} of the index holds {} rows, the plan needs {num_rows} from row {first} on; the \
              file does not hold what the index promises",
-            part.page,
+            slice.page,
             page.row_offsets.len().saturating_sub(1)
         )));
     };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::State;
 use super::pending::{DONE, Phase};
-use crate::engine::PartReads;
+use crate::engine::SliceReads;
 use crate::engine::assembly::buffer::Buffer;
 use crate::engine::job::{BatchMemory, GatherJob, Job};
 use crate::engine::pages::{BatchNumber, FETCHED_AT_ONCE, Slot};
@@ -74,7 +74,7 @@ impl State {
             spare_buffers: Vec::new(),
             is_new,
             is_last,
-            reads: PartReads::default(),
+            reads: SliceReads::default(),
             scratch_before: 0,
             scratch_after: 0,
         })
@@ -92,7 +92,7 @@ impl State {
         }
         self.budget.scratch += job.scratch_after;
         self.budget.scratch -= job.scratch_before;
-        self.stats.parts_read += job.reads.reads;
+        self.stats.slices_read += job.reads.reads;
         self.stats.bytes_read += job.reads.bytes;
         if job.generation != self.generation {
             if let BatchMemory::Ready(buffer) = job.memory {
@@ -102,8 +102,8 @@ impl State {
         }
         let position = (job.batch - self.head) as usize;
         let mut uses = std::mem::take(&mut self.batches[position].uses);
-        let parts = job.was_read.chunks(FETCHED_AT_ONCE);
-        for (slots, were_read) in uses.chunks_mut(FETCHED_AT_ONCE).zip(parts) {
+        let chunks = job.was_read.chunks(FETCHED_AT_ONCE);
+        for (slots, were_read) in uses.chunks_mut(FETCHED_AT_ONCE).zip(chunks) {
             self.pages.fetch(slots);
             let read = slots.iter_mut().zip(were_read).filter(|(_, read)| **read);
             for (slot, _) in read {

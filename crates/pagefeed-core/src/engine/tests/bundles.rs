@@ -17,7 +17,7 @@ fn pages(bundle: u64) -> [u64; 3] {
 fn lines(page: u64, eos: Option<i64>) -> Vec<Vec<i64>> {
     let offsets = [0, 20, 20, num_tokens(page)];
     let row = |pair: &[u64]| {
-        let tokens = (pair[0]..pair[1]).map(|place| i64::from(token(page, place)));
+        let tokens = (pair[0]..pair[1]).map(|token_number| i64::from(token(page, token_number)));
         tokens.chain(eos).collect()
     };
     offsets.windows(2).map(row).collect()
@@ -37,7 +37,7 @@ fn layout(eos: Option<i64>) -> Layout {
     }
 }
 
-/// The sequences of a bundle, and where their pieces and padding end.
+/// The sequences of a bundle, and where their parts and padding end.
 fn sequences(bundle: u64, eos: Option<i64>) -> Vec<(Vec<i64>, Vec<usize>)> {
     let rows: Vec<Vec<i64>> = pages(bundle)
         .into_iter()
@@ -47,10 +47,10 @@ fn sequences(bundle: u64, eos: Option<i64>) -> Vec<(Vec<i64>, Vec<usize>)> {
     let packing = pack(&lengths, LENGTH as u32, layout(eos).packing.unwrap()).unwrap();
     let sequence = |number: usize| {
         let (mut tokens, mut ends) = (Vec::new(), Vec::new());
-        for piece in packing.sequence(number).unwrap() {
-            let first = piece.first_token as usize;
-            let end = first + piece.num_tokens as usize;
-            tokens.extend(&rows[piece.row as usize][first..end]);
+        for part in packing.sequence(number).unwrap() {
+            let first = part.first_token as usize;
+            let end = first + part.num_tokens as usize;
+            tokens.extend(&rows[part.row as usize][first..end]);
             ends.push(tokens.len());
         }
         if tokens.len() < LENGTH {
@@ -63,31 +63,31 @@ fn sequences(bundle: u64, eos: Option<i64>) -> Vec<(Vec<i64>, Vec<usize>)> {
 }
 
 /// A plan of sequences (bundle, number), one batch for every `ROWS` of them.
-fn plan_of(places: &[(u64, usize)], eos: Option<i64>) -> Plan {
+fn plan_of(wanted: &[(u64, usize)], eos: Option<i64>) -> Plan {
     let mut plan = Plan::default();
-    for (place, (bundle, number)) in places.iter().enumerate() {
-        if place % ROWS == 0 {
-            plan.batch_offsets.push(place as u32);
+    for (position, (bundle, number)) in wanted.iter().enumerate() {
+        if position % ROWS == 0 {
+            plan.batch_offsets.push(position as u32);
         }
         plan.page.push(KEY + bundle);
         plan.row.push(*number as u32);
-        plan.destination_row.push((place % ROWS) as u32);
+        plan.destination_row.push((position % ROWS) as u32);
     }
-    plan.batch_offsets.push(places.len() as u32);
-    plan.first_token = vec![0; places.len()];
-    plan.num_tokens = vec![LENGTH as u32; places.len()];
-    plan.destination_offset = vec![0; places.len()];
-    let used: std::collections::BTreeSet<u64> = places.iter().map(|place| place.0).collect();
-    plan.bundles.part_offsets.push(0);
+    plan.batch_offsets.push(wanted.len() as u32);
+    plan.first_token = vec![0; wanted.len()];
+    plan.num_tokens = vec![LENGTH as u32; wanted.len()];
+    plan.destination_offset = vec![0; wanted.len()];
+    let used: std::collections::BTreeSet<u64> = wanted.iter().map(|position| position.0).collect();
+    plan.bundles.slice_offsets.push(0);
     for bundle in used {
         plan.bundles.key.push(KEY + bundle);
         let num_sequences = sequences(bundle, eos).len() as u32;
         plan.bundles.num_sequences.push(num_sequences);
-        plan.bundles.part_page.extend(pages(bundle));
-        plan.bundles.part_row.extend([0; 3]);
-        plan.bundles.part_rows.extend([3; 3]);
-        let end = plan.bundles.part_page.len() as u32;
-        plan.bundles.part_offsets.push(end);
+        plan.bundles.slice_page.extend(pages(bundle));
+        plan.bundles.slice_row.extend([0; 3]);
+        plan.bundles.slice_rows.extend([3; 3]);
+        let end = plan.bundles.slice_page.len() as u32;
+        plan.bundles.slice_offsets.push(end);
     }
     plan
 }
@@ -97,20 +97,20 @@ fn packed_bundles_are_what_packing_says_at_any_budget() {
     for (seed, budget) in [(1, 1 << 20), (2, 20_000), (3, 4_000)] {
         let mut random = Random(seed);
         let eos = (seed % 2 == 0).then_some(EOS);
-        let mut places: Vec<(u64, usize)> = (0..12)
+        let mut wanted: Vec<(u64, usize)> = (0..12)
             .flat_map(|bundle| {
                 (0..sequences(bundle, eos).len()).map(move |number| (bundle, number))
             })
             .collect();
-        for place in (1..places.len()).rev() {
-            places.swap(place, random.below(place as u64 + 1) as usize);
+        for position in (1..wanted.len()).rev() {
+            wanted.swap(position, random.below(position as u64 + 1) as usize);
         }
         let config = EngineConfig {
             layout: layout(eos),
             ..config(3, budget, TokenType::I64)
         };
         let engine = Engine::new(Arc::new(Formula::default()), config).unwrap();
-        let (first, second) = places.split_at(places.len() / 2 / ROWS * ROWS);
+        let (first, second) = wanted.split_at(wanted.len() / 2 / ROWS * ROWS);
         for part in [first, second] {
             engine.submit(plan_of(part, eos)).unwrap();
         }
@@ -147,16 +147,16 @@ fn bundles_that_are_not_as_promised_are_refused() {
     let mut more = plan_of(&[(0, 0)], None);
     more.bundles.num_sequences[0] += 1;
     let mut rows = plan_of(&[(0, 0)], None);
-    rows.bundles.part_rows[1] = 4;
+    rows.bundles.slice_rows[1] = 4;
     for plan in [more, rows] {
         let engine = start();
         engine.submit(plan).unwrap();
         assert_eq!(next(&engine).err().unwrap().kind(), Kind::Corrupt);
     }
     let mut uneven = plan_of(&[(0, 0)], None);
-    uneven.bundles.part_row.pop();
+    uneven.bundles.slice_row.pop();
     let mut falling = plan_of(&[(0, 0)], None);
-    falling.bundles.part_offsets[1] = 9;
+    falling.bundles.slice_offsets[1] = 9;
     for plan in [uneven, falling] {
         assert_eq!(start().submit(plan).err().unwrap().kind(), Kind::Invalid);
     }

@@ -53,37 +53,37 @@ fn a_panic_becomes_an_error() {
 }
 
 #[test]
-fn a_panic_among_parts_leaves_the_account_right() {
-    struct Parts(AtomicBool);
-    impl PageSource for Parts {
+fn a_panic_among_slices_leaves_the_account_right() {
+    struct Slices(AtomicBool);
+    impl PageSource for Slices {
         fn decode(&self, _: u64, _: Loading<'_>) -> Result<Page> {
             Err(Error::invalid("no page is loaded"))
         }
         fn entry(&self, _: u64) -> PageEntry {
             PageEntry::new(0, 100)
         }
-        fn parts(&self) -> Option<&dyn PartSource> {
+        fn slices(&self) -> Option<&dyn SliceSource> {
             Some(self)
         }
     }
-    impl PartSource for Parts {
+    impl SliceSource for Slices {
         fn num_tokens(&self, _: u64) -> Option<u64> {
             Some(10)
         }
-        fn read_parts(
+        fn read_slices(
             &self,
-            parts: &mut [&mut PagePart],
+            slices: &mut [&mut PageSlice],
             _: &mut Vec<u8>,
-        ) -> Result<PartReads, (u64, Error)> {
-            for part in parts {
-                part.loaded.tokens = Tokens::I32(vec![7; 10]);
-                part.loaded.row_offsets = vec![0, 10];
-                assert!(!self.0.swap(false, Ordering::Relaxed), "a bad part");
+        ) -> Result<SliceReads, (u64, Error)> {
+            for slice in slices {
+                slice.loaded.tokens = Tokens::I32(vec![7; 10]);
+                slice.loaded.row_offsets = vec![0, 10];
+                assert!(!self.0.swap(false, Ordering::Relaxed), "a bad slice");
             }
-            Ok(PartReads::default())
+            Ok(SliceReads::default())
         }
     }
-    let source = Arc::new(Parts(AtomicBool::new(true)));
+    let source = Arc::new(Slices(AtomicBool::new(true)));
     let engine = Engine::new(source, config(1, 1 << 20, TokenType::I64)).unwrap();
     engine.submit(first_tokens(&[1, 2])).unwrap();
     assert_eq!(next(&engine).unwrap_err().kind(), Kind::Internal);

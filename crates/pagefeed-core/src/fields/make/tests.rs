@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fields::{FieldType, IGNORED, Sections};
-use crate::tokens::Joins;
+use crate::tokens::Continues;
 
 const ALL: [Field; Field::ALL.len()] = Field::ALL;
 
@@ -25,7 +25,7 @@ fn made_of(fields: &Fields) -> (Sections, Vec<i64>, Made) {
     let mut borders = Borders::default();
     borders.reset(12);
     for (begin, end) in [(8, 12), (0, 2), (2, 5)] {
-        borders.add(begin, end, Joins::default());
+        borders.add(begin, end, Continues::default());
     }
     let mut parts = sections.split(bytes);
     let tokens = parts.take::<u16>(Field::InputIds);
@@ -178,7 +178,7 @@ fn borders_with_padding_and_without_are_of_the_same_segments() {
     borders.reset(16);
     // A row with documents of 3, 1 and 2 tokens; one of 2 and 4 of padding, and 2 more.
     for (begin, end) in [(0, 3), (4, 5), (6, 8), (8, 10), (14, 16)] {
-        borders.add(begin, end, Joins::default());
+        borders.add(begin, end, Continues::default());
     }
     let mut parts = sections.split(bytes);
     let tokens = parts.take::<u16>(Field::InputIds);

@@ -145,9 +145,9 @@ impl LevelHistograms {
         num_rows: u64,
         leaf: &Leaf,
     ) -> Result<Option<PageLevels>> {
-        let repetition = part(&self.repetition, page, num_pages, leaf.max_repetition)?;
-        let definition = part(&self.definition, page, num_pages, leaf.max_definition)?;
-        let nulls = part(&self.null_counts, page, num_pages, 0)?.map(|counts| counts[0]);
+        let repetition = counts_of_page(&self.repetition, page, num_pages, leaf.max_repetition)?;
+        let definition = counts_of_page(&self.definition, page, num_pages, leaf.max_definition)?;
+        let nulls = counts_of_page(&self.null_counts, page, num_pages, 0)?.map(|counts| counts[0]);
         let (num_rows, num_levels) = match repetition {
             Some(counts) => (counts[0], sum(counts)?),
             None if leaf.max_repetition == 0 => (num_rows, num_rows),
@@ -179,7 +179,12 @@ impl LevelHistograms {
 }
 
 /// Returns the counts of one page, `max_level + 1` of them.
-fn part(counts: &[u64], page: usize, num_pages: usize, max_level: i16) -> Result<Option<&[u64]>> {
+fn counts_of_page(
+    counts: &[u64],
+    page: usize,
+    num_pages: usize,
+    max_level: i16,
+) -> Result<Option<&[u64]>> {
     let width = usize::from(max_level.unsigned_abs()) + 1;
     if counts.is_empty() {
         return Ok(None);

@@ -7,12 +7,12 @@ use bytes::Bytes;
 use super::offset_index::wrong;
 use crate::error::{Error, Result};
 use crate::limits::MAX_PAGE_INDEX_BYTES;
-use crate::storage::{FileId, Storage, join_near};
+use crate::storage::{FileId, Storage, coalesce};
 
 /// Gaps of up to this many bytes between ranges are read along.
 const MAX_GAP: u64 = 64 << 10;
-/// Bytes above which ranges are not joined any more.
-const MAX_JOINED: u64 = 16 << 20;
+/// Bytes above which ranges are not coalesced any more.
+const MAX_COALESCED: u64 = 16 << 20;
 
 /// Byte ranges of a file, in memory.
 pub struct Regions {
@@ -31,9 +31,9 @@ impl Regions {
         ranges.sort_by_key(|range| (range.start, range.end));
         check(&ranges)?;
         ranges.retain(|range| range.start < known.0);
-        let joined = join_near(ranges.into_iter(), MAX_GAP, MAX_JOINED);
+        let coalesced = coalesce(ranges.into_iter(), MAX_GAP, MAX_COALESCED);
         let region = |(range, _): (Range<u64>, _)| Ok((range.start, store.read(file, range)?));
-        let mut regions: Vec<(u64, Bytes)> = joined.map(region).collect::<Result<_>>()?;
+        let mut regions: Vec<(u64, Bytes)> = coalesced.map(region).collect::<Result<_>>()?;
         regions.push(known);
         Ok(Self { regions })
     }

@@ -12,7 +12,7 @@ use arrow_select::concat::concat;
 use arrow_select::take::take;
 
 use crate::decode::conform;
-use crate::engine::{ExtraReads, Loading, Page, PageEntry, PagePart, PartReads, PartSource};
+use crate::engine::{ExtraReads, Loading, Page, PageEntry, PageSlice, SliceReads, SliceSource};
 use crate::error::{Error, Result};
 use crate::metadata::{spans, unwrapped};
 use crate::page::PageOpener;
@@ -91,16 +91,16 @@ impl WithMetadata {
     ) -> Result<ArrayRef> {
         let mut found = Vec::new();
         let mut row = 0;
-        for part in pages.page_rows(&rows)? {
-            let count = part.rows.len();
-            let array = self.read_part(column, pages, opener, &part, fetched)?;
+        for slice in pages.page_rows(&rows)? {
+            let count = slice.rows.len();
+            let array = self.read_slice(column, pages, opener, &slice, fetched)?;
             if column.are_spans {
                 let offsets = page.row_offsets.get(row..=row + count);
                 let offsets = offsets.ok_or_else(|| Error::corrupt("rows without tokens"))?;
                 let lengths: Vec<u32> = offsets.windows(2).map(|pair| pair[1] - pair[0]).collect();
-                let first = part.record.first_row_in_group + part.rows.start as u64;
+                let first = slice.record.first_row_in_group + slice.rows.start as u64;
                 spans::check(&array, &lengths, first)
-                    .map_err(|error| pages.locate(error, &part.record))?;
+                    .map_err(|error| pages.locate(error, &slice.record))?;
             }
             row += count;
             found.push(array);
@@ -109,24 +109,24 @@ impl WithMetadata {
         Ok(concat(&found)?)
     }
 
-    /// Adds metadata of the rows that parts touch.
-    fn tell(&self, parts: &mut [&mut PagePart]) -> Result<(), (u64, Error)> {
-        let mut pages = Vec::with_capacity(parts.len());
-        for part in parts.iter() {
-            let record = self.rows.index.page(part.page);
-            let file = record.map_err(|error| (part.page, error))?.file;
-            pages.push((file, &part.loaded));
+    /// Adds metadata of the rows that slices touch.
+    fn tell(&self, slices: &mut [&mut PageSlice]) -> Result<(), (u64, Error)> {
+        let mut pages = Vec::with_capacity(slices.len());
+        for slice in slices.iter() {
+            let record = self.rows.index.page(slice.page);
+            let file = record.map_err(|error| (slice.page, error))?.file;
+            pages.push((file, &slice.loaded));
         }
         let told = self.columns.iter().map(|column| column.told(&pages));
         let told: Vec<ArrayRef> = told.collect::<Result<_, _>>().map_err(|(file, error)| {
             let place = pages.iter().position(|page| page.0 == file);
-            (parts[place.unwrap_or(0)].page, error)
+            (slices[place.unwrap_or(0)].page, error)
         })?;
         let mut row = 0;
-        for part in parts {
-            let count = part.loaded.row_offsets.len().saturating_sub(1);
-            part.loaded.metadata = told.iter().map(|array| array.slice(row, count)).collect();
-            self.forget_payloads(&mut part.loaded);
+        for slice in slices {
+            let count = slice.loaded.row_offsets.len().saturating_sub(1);
+            slice.loaded.metadata = told.iter().map(|array| array.slice(row, count)).collect();
+            self.forget_payloads(&mut slice.loaded);
             row += count;
         }
         Ok(())
@@ -148,32 +148,38 @@ impl WithMetadata {
         }
     }
 
-    /// Reads the rows of a part, without memory for others.
-    fn read_part(
+    /// Reads the rows of a slice, without memory for others.
+    fn read_slice(
         &self,
         column: &Column,
         pages: &Indexed,
         opener: &mut PageOpener,
-        part: &PageRows,
+        slice: &PageRows,
         fetched: &Fetched,
     ) -> Result<ArrayRef> {
         let make = || {
             self.bytes_read
-                .fetch_add(part.record.stored_size(), Ordering::Relaxed);
+                .fetch_add(slice.record.stored_size(), Ordering::Relaxed);
             let index = &pages.index;
-            let whole = read_array(pages, opener, part.page, fetched, index.field().data_type())?;
+            let whole = read_array(
+                pages,
+                opener,
+                slice.page,
+                fetched,
+                index.field().data_type(),
+            )?;
             let array = unwrapped(whole, index.field(), index.column())?;
             conform(&array, &column.data_type)
                 .map(SharedPage::Rows)
-                .map_err(|error| pages.locate(error, &part.record))
+                .map_err(|error| pages.locate(error, &slice.record))
         };
-        let SharedPage::Rows(array) = self.shared.get_or_make(pages, part, make)? else {
+        let SharedPage::Rows(array) = self.shared.get_or_make(pages, slice, make)? else {
             return Err(Error::internal("a page of numbers, not of rows"));
         };
-        if part.rows.len() == array.len() {
+        if slice.rows.len() == array.len() {
             return Ok(array);
         }
-        let rows = part.rows.start as u32..part.rows.end as u32;
+        let rows = slice.rows.start as u32..slice.rows.end as u32;
         Ok(take(&array, &UInt32Array::from_iter_values(rows), None)?)
     }
 
@@ -186,9 +192,9 @@ impl WithMetadata {
             let Origin::Pages(pages) = &column.origin else {
                 continue;
             };
-            for part in pages.page_rows(&rows)? {
-                if !self.shared.has(pages, &part) {
-                    ranges.extend(pages.index.run_ranges(part.page, true)?.ranges);
+            for slice in pages.page_rows(&rows)? {
+                if !self.shared.has(pages, &slice) {
+                    ranges.extend(pages.index.run_ranges(slice.page, true)?.ranges);
                 }
             }
         }
@@ -247,10 +253,10 @@ impl ColumnSource for WithMetadata {
         Ok(Page::Tokens(decoded))
     }
 
-    fn parts(&self) -> Option<&dyn PartSource> {
+    fn slices(&self) -> Option<&dyn SliceSource> {
         let mut origins = self.columns.iter().map(|column| &column.origin);
         let has_pages = origins.any(|origin| matches!(origin, Origin::Pages(_)));
-        (!has_pages && self.tokens.parts().is_some()).then_some(self)
+        (!has_pages && self.tokens.slices().is_some()).then_some(self)
     }
 
     fn extra_reads(&self) -> ExtraReads {
@@ -263,21 +269,21 @@ impl ColumnSource for WithMetadata {
     }
 }
 
-impl PartSource for WithMetadata {
+impl SliceSource for WithMetadata {
     fn num_tokens(&self, page: u64) -> Option<u64> {
-        self.tokens.parts()?.num_tokens(page)
+        self.tokens.slices()?.num_tokens(page)
     }
 
-    fn read_parts(
+    fn read_slices(
         &self,
-        parts: &mut [&mut PagePart],
+        slices: &mut [&mut PageSlice],
         buffer: &mut Vec<u8>,
-    ) -> Result<PartReads, (u64, Error)> {
-        let page = parts.first().map_or(0, |part| part.page);
-        let tokens = self.tokens.parts();
+    ) -> Result<SliceReads, (u64, Error)> {
+        let page = slices.first().map_or(0, |slice| slice.page);
+        let tokens = self.tokens.slices();
         let tokens = tokens.ok_or_else(|| (page, Error::internal("the page must be decoded")))?;
-        let reads = tokens.read_parts(parts, buffer)?;
-        self.tell(parts)?;
+        let reads = tokens.read_slices(slices, buffer)?;
+        self.tell(slices)?;
         Ok(reads)
     }
 }

@@ -14,7 +14,7 @@ use crate::tokens::{Numbers, Tokens};
 
 /// Two files, and how often they were read.
 struct Files {
-    places: Vec<u8>,
+    offsets: Vec<u8>,
     payloads: Vec<u8>,
     num_reads: Mutex<usize>,
 }
@@ -45,7 +45,7 @@ impl Storage for Files {
 impl Files {
     fn of(&self, path: &str) -> &[u8] {
         match path {
-            "places" => &self.places,
+            "offsets" => &self.offsets,
             _ => &self.payloads,
         }
     }
@@ -53,13 +53,13 @@ impl Files {
 
 /// Payloads of these sizes, of bytes that are their numbers.
 fn spans(sizes: &[usize]) -> (StreamSpans, Arc<Files>) {
-    let (mut places, mut payloads) = (vec![0; 8], Vec::new());
+    let (mut offsets, mut payloads) = (vec![0; 8], Vec::new());
     for (number, &size) in sizes.iter().enumerate() {
         payloads.resize(payloads.len() + size, number as u8);
-        places.extend((payloads.len() as u64).to_le_bytes());
+        offsets.extend((payloads.len() as u64).to_le_bytes());
     }
     let files = Arc::new(Files {
-        places,
+        offsets,
         payloads,
         num_reads: Mutex::new(0),
     });
@@ -68,7 +68,7 @@ fn spans(sizes: &[usize]) -> (StreamSpans, Arc<Files>) {
         stamp: files.stamp(path).unwrap(),
     };
     let shard = ShardPayloads {
-        places: file("places"),
+        offsets: file("offsets"),
         payloads: file("payloads"),
         count: sizes.len() as u64,
     };
@@ -100,12 +100,12 @@ fn page(ids: &[u32], row_offsets: &[u32], skipped: u32) -> TokenPage {
 fn row(found: &ArrayRef, row: usize) -> Vec<(i64, i64, Option<u8>, usize)> {
     let spans = found.as_list::<i32>().value(row);
     let spans = spans.as_struct();
-    let place = |column: usize| spans.column(column).as_primitive::<Int64Type>();
+    let bound = |column: usize| spans.column(column).as_primitive::<Int64Type>();
     let payloads = spans.column(2).as_binary::<i32>();
     (0..spans.len())
         .map(|span| {
             let payload = payloads.value(span);
-            let (start, end) = (place(0).value(span), place(1).value(span));
+            let (start, end) = (bound(0).value(span), bound(1).value(span));
             (start, end, payload.first().copied(), payload.len())
         })
         .collect()

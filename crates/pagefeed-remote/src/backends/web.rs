@@ -11,7 +11,7 @@ use pagefeed_core::error::Error;
 use reqwest::{Request, Response};
 use url::Url;
 
-use crate::places::bucket::Meta;
+use crate::backends::bucket::Meta;
 use crate::transport::body::Body;
 use crate::transport::failure::Failure;
 use crate::transport::{Answer, Transport, observed};
@@ -180,8 +180,8 @@ pub(crate) async fn read_range(
         return Err(Failure::again("the server sent another range"));
     }
     let mut body = Body::of(range);
-    while let Some(piece) = response.chunk().await.map_err(Failure::of_body)? {
-        body.push(piece);
+    while let Some(chunk) = response.chunk().await.map_err(Failure::of_body)? {
+        body.push(chunk);
     }
     Ok((body, Meta { size, ..meta }))
 }

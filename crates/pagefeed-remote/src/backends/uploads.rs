@@ -6,7 +6,7 @@ use object_store::multipart::PartId;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutResult, UpdateVersion};
 
-use crate::places::bucket::Bucket;
+use crate::backends::bucket::Bucket;
 use crate::transport::Answer;
 use crate::transport::failure::{Failure, error_code, is_bucket_missing};
 use crate::transport::pulse::arrived;
@@ -68,10 +68,10 @@ impl Bucket {
         let read = async {
             let object = store.get(key).await?;
             let version = (object.meta.e_tag.clone(), object.meta.version.clone());
-            let (mut all, mut pieces) = (BytesMut::new(), object.into_stream());
-            while let Some(piece) = pieces.try_next().await? {
-                all.extend_from_slice(&piece);
-                arrived(piece.len() as u64, all.len() as u64);
+            let (mut all, mut chunks) = (BytesMut::new(), object.into_stream());
+            while let Some(chunk) = chunks.try_next().await? {
+                all.extend_from_slice(&chunk);
+                arrived(chunk.len() as u64, all.len() as u64);
             }
             Ok((all.freeze(), version))
         };

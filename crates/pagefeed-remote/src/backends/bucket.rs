@@ -11,7 +11,7 @@ use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
 use pagefeed_core::error::{Error, Result};
 
-use crate::places::keys::KeyRing;
+use crate::backends::keys::KeyRing;
 use crate::transport::body::Body;
 use crate::transport::failure::{Failure, error_code, region};
 use crate::transport::{Answer, observed};
@@ -122,9 +122,9 @@ impl Bucket {
             let object = store.get_opts(key, options).await?;
             let meta = meta(&object.meta);
             let mut body = Body::of(range);
-            let mut pieces = object.into_stream();
-            while let Some(piece) = pieces.try_next().await? {
-                body.push(piece);
+            let mut chunks = object.into_stream();
+            while let Some(chunk) = chunks.try_next().await? {
+                body.push(chunk);
             }
             Ok((body, meta))
         };

@@ -1,24 +1,24 @@
-//! Parts of pages of flat files, read without the rest: one read for each, or for
+//! Slices of pages of flat files, read without the rest: one read for each, or for
 //! several that lie side by side.
 
 use std::ops::Range;
 
-use crate::engine::{PagePart, PartReads};
+use crate::engine::{PageSlice, SliceReads};
 use crate::error::{Error, Result};
 use crate::index::{Flat, FlatRows, Index, PageRecord};
 use crate::pages::flat::{self, FlatField};
 use crate::pages::token_ids::TokenIds;
-use crate::storage::{GAP, Storage, join_near};
-use crate::tokens::{Joins, TokenPage, Tokens};
+use crate::storage::{GAP, Storage, coalesce};
+use crate::tokens::{Continues, TokenPage, Tokens};
 
-/// A part of a page to read.
-struct Place<'a> {
-    /// Number of the part.
+/// Where a slice of a page lies in its file.
+struct Extent<'a> {
+    /// Number of the slice.
     number: usize,
     page: u64,
     record: PageRecord,
     rows: FlatRows<'a>,
-    /// Rows of the page that the part touches.
+    /// Rows of the page that the slice touches.
     touched: Range<usize>,
     /// Tokens of the page to read.
     tokens: Range<u32>,
@@ -32,8 +32,8 @@ struct Place<'a> {
 struct Run {
     file: u32,
     bytes: Range<u64>,
-    /// The parts in the run.
-    places: Range<usize>,
+    /// The slices in the run.
+    extents: Range<usize>,
 }
 
 impl Run {
@@ -42,34 +42,34 @@ impl Run {
     }
 }
 
-/// Reads parts of pages; an error names one of the pages.
+/// Reads slices of pages; an error names one of the pages.
 pub fn read(
     index: &Index,
     flat: &Flat,
     fields: &[FlatField],
     storage: &dyn Storage,
     token_ids: Option<TokenIds>,
-    parts: &mut [&mut PagePart],
+    slices: &mut [&mut PageSlice],
     buffer: &mut Vec<u8>,
-) -> Result<PartReads, (u64, Error)> {
-    let mut places = Vec::with_capacity(parts.len());
-    for (number, part) in parts.iter_mut().enumerate() {
-        let page = part.page;
-        let place = place(index, flat, part, number).map_err(|error| (page, error))?;
-        places.push(place);
+) -> Result<SliceReads, (u64, Error)> {
+    let mut extents = Vec::with_capacity(slices.len());
+    for (number, slice) in slices.iter_mut().enumerate() {
+        let page = slice.page;
+        let extent = extent_of(index, flat, slice, number).map_err(|error| (page, error))?;
+        extents.push(extent);
     }
-    places.sort_unstable_by_key(|place| (place.record.file, place.bytes.start));
-    let runs = join(&places);
-    // Of a run of one part the tokens are read where they are held.
+    extents.sort_unstable_by_key(|extent| (extent.record.file, extent.bytes.start));
+    let runs = coalesced(&extents);
+    // Of a run of one slice the tokens are read where they are held.
     let are_as_held = fields.is_empty() && flat::are_as_held(flat.records);
     let mut size = 0;
     for run in &runs {
-        let places = &mut places[run.places.clone()];
-        if are_as_held && places.len() == 1 && places[0].rows.bytes.is_empty() {
+        let extents = &mut extents[run.extents.clone()];
+        if are_as_held && extents.len() == 1 && extents[0].rows.bytes.is_empty() {
             continue;
         }
-        for place in places {
-            place.at = Some(size + (place.bytes.start - run.bytes.start) as usize);
+        for extent in extents {
+            extent.at = Some(size + (extent.bytes.start - run.bytes.start) as usize);
         }
         size += run.size();
     }
@@ -77,12 +77,14 @@ pub fn read(
         buffer.resize(size, 0);
     }
     let mut rest = buffer.as_mut_slice();
-    let tokens = parts.iter_mut().map(|part| Some(&mut part.loaded.tokens));
+    let tokens = slices
+        .iter_mut()
+        .map(|slice| Some(&mut slice.loaded.tokens));
     let mut tokens: Vec<Option<&mut Tokens>> = tokens.collect();
     for same_file in runs.chunk_by(|one, next| one.file == next.file) {
         let mut wanted = Vec::with_capacity(same_file.len());
         for run in same_file {
-            let first = &places[run.places.start];
+            let first = &extents[run.extents.start];
             let into = match tokens[first.number].take().filter(|_| first.at.is_none()) {
                 Some(tokens) => flat::room(flat.records, first.tokens.len(), tokens)
                     .map_err(|error| (first.page, error))?,
@@ -94,32 +96,32 @@ pub fn read(
             };
             wanted.push((run.bytes.start, into));
         }
-        let (file, first) = (same_file[0].file, &places[same_file[0].places.start]);
+        let (file, first) = (same_file[0].file, &extents[same_file[0].extents.start]);
         storage
             .read_many_into(&index.file(file as usize), &mut wanted)
             .map_err(|error| (first.page, error))?;
     }
-    for place in &places {
-        let page = &mut parts[place.number].loaded;
-        take(flat, fields, place, buffer, page)
-            .and_then(|()| check(place, token_ids, page))
-            .map_err(|error| (place.page, error))?;
+    for extent in &extents {
+        let page = &mut slices[extent.number].loaded;
+        take(flat, fields, extent, buffer, page)
+            .and_then(|()| check(extent, token_ids, page))
+            .map_err(|error| (extent.page, error))?;
     }
-    Ok(PartReads {
+    Ok(SliceReads {
         reads: runs.len() as u64,
         bytes: runs.iter().map(|run| run.size() as u64).sum(),
     })
 }
 
-/// Finds the tokens of a part.
-fn place<'a>(
+/// Finds the bytes of a slice.
+fn extent_of<'a>(
     index: &Index,
     flat: &'a Flat,
-    part: &mut PagePart,
+    slice: &mut PageSlice,
     number: usize,
-) -> Result<Place<'a>> {
-    let record = index.page(part.page)?;
-    let rows = flat.rows(index, part.page)?;
+) -> Result<Extent<'a>> {
+    let record = index.page(slice.page)?;
+    let rows = flat.rows(index, slice.page)?;
     let count = u32::try_from(record.num_values)
         .map_err(|_| Error::limit("a page of more than 2^32 tokens"))?;
     let num_rows = record.num_rows as usize;
@@ -127,31 +129,33 @@ fn place<'a>(
         true => rows.values.get(row).copied().unwrap_or(0),
         false => count,
     };
-    let per_row = u64::from(part.per_row);
+    let per_row = u64::from(slice.per_row);
     let begin_of = |row: usize| u64::from(value(row)) + per_row * row as u64;
     let outside = || {
         Error::corrupt(format!(
             "the page holds {num_rows} rows of {count} tokens, the plan needs {} from token {} of \
              row {} on; the file does not hold what the index promises",
-            part.num_tokens, part.first_token, part.row
+            slice.num_tokens, slice.first_token, slice.row
         ))
     };
-    if part.row as usize >= num_rows {
+    if slice.row as usize >= num_rows {
         return Err(outside());
     }
-    let position = begin_of(part.row as usize) + u64::from(part.first_token);
-    let end = position + u64::from(part.num_tokens);
+    let position = begin_of(slice.row as usize) + u64::from(slice.first_token);
+    let end = position + u64::from(slice.num_tokens);
     if end > begin_of(num_rows) {
         return Err(outside());
     }
     let (first, last) = (
-        last_row_before(part.row as usize, num_rows, |row| begin_of(row) <= position),
-        last_row_before(part.row as usize, num_rows, |row| begin_of(row) < end),
+        last_row_before(slice.row as usize, num_rows, |row| {
+            begin_of(row) <= position
+        }),
+        last_row_before(slice.row as usize, num_rows, |row| begin_of(row) < end),
     );
     let last = last.max(first);
     // Separators are none of a row's tokens: one too many of these is read, or two.
-    let inside = |row: usize, place: u64| {
-        let tokens = u64::from(value(row)) + place.saturating_sub(begin_of(row));
+    let inside = |row: usize, position: u64| {
+        let tokens = u64::from(value(row)) + position.saturating_sub(begin_of(row));
         u32::try_from(tokens)
             .unwrap_or(u32::MAX)
             .min(value(row + 1))
@@ -168,16 +172,16 @@ fn place<'a>(
             "rows of the page do not follow each other, or lie outside of it",
         ));
     }
-    part.loaded.skipped = tokens.start - value(first);
-    part.loaded.joins = joins(index, &record, first, tokens.end == count);
-    part.loaded.row_offsets.clear();
+    slice.loaded.skipped = tokens.start - value(first);
+    slice.loaded.continues = continues(index, &record, first, tokens.end == count);
+    slice.loaded.row_offsets.clear();
     let offsets = (first..=last + 1).map(|row| value(row) - value(first));
-    part.loaded.row_offsets.extend(offsets);
-    part.first = u32::try_from(position - begin_of(first)).unwrap_or(u32::MAX);
-    Ok(Place {
+    slice.loaded.row_offsets.extend(offsets);
+    slice.first = u32::try_from(position - begin_of(first)).unwrap_or(u32::MAX);
+    Ok(Extent {
         bytes: record.offset + bytes.start..record.offset + bytes.end,
         number,
-        page: part.page,
+        page: slice.page,
         record,
         rows,
         touched: first..last + 1,
@@ -189,7 +193,7 @@ fn place<'a>(
 /// Returns the last row from `row` on for which a monotone condition holds.
 fn last_row_before(row: usize, num_rows: usize, holds: impl Fn(usize) -> bool) -> usize {
     let (mut row, mut above) = (row, num_rows);
-    // Most parts end soon.
+    // Most slices end soon.
     let mut step = 1;
     while row + step < above {
         if !holds(row + step) {
@@ -210,57 +214,57 @@ fn last_row_before(row: usize, num_rows: usize, holds: impl Fn(usize) -> bool) -
     row
 }
 
-fn joins(index: &Index, record: &PageRecord, first_row: usize, is_end: bool) -> Joins {
-    let Joins { before, after } = index.joins(record);
-    Joins {
+fn continues(index: &Index, record: &PageRecord, first_row: usize, is_end: bool) -> Continues {
+    let Continues { before, after } = index.continues(record);
+    Continues {
         before: before && first_row == 0,
         after: after && is_end,
     }
 }
 
-/// Joins parts that are neighbours in a file.
-fn join(places: &[Place<'_>]) -> Vec<Run> {
-    let (mut runs, mut first) = (Vec::with_capacity(places.len()), 0);
-    for own in places.chunk_by(|one, next| one.record.file == next.record.file) {
-        let joined = join_near(own.iter().map(|place| place.bytes.clone()), GAP, u64::MAX);
-        runs.extend(joined.map(|(bytes, numbers)| Run {
+/// Coalesces slices that are neighbours in a file.
+fn coalesced(extents: &[Extent<'_>]) -> Vec<Run> {
+    let (mut runs, mut first) = (Vec::with_capacity(extents.len()), 0);
+    for own in extents.chunk_by(|one, next| one.record.file == next.record.file) {
+        let runs_of_file = coalesce(own.iter().map(|extent| extent.bytes.clone()), GAP, u64::MAX);
+        runs.extend(runs_of_file.map(|(bytes, numbers)| Run {
             file: own[0].record.file,
             bytes,
-            places: first + numbers.start..first + numbers.end,
+            extents: first + numbers.start..first + numbers.end,
         }));
         first += own.len();
     }
     runs
 }
 
-/// Takes the tokens of a part out of what was read.
+/// Takes the tokens of a slice out of what was read.
 fn take(
     flat: &Flat,
     fields: &[FlatField],
-    place: &Place<'_>,
+    extent: &Extent<'_>,
     buffer: &[u8],
     page: &mut TokenPage,
 ) -> Result<()> {
-    let Some(at) = place.at else {
+    let Some(at) = extent.at else {
         flat::to_native(&mut page.tokens);
         page.aligned.clear();
         return Ok(());
     };
-    let tokens = &place.tokens;
+    let tokens = &extent.tokens;
     flat::begin(flat.records, fields, tokens.len(), page)?;
-    let size = (place.bytes.end - place.bytes.start) as usize;
+    let size = (extent.bytes.end - extent.bytes.start) as usize;
     let read = buffer.get(at..at + size).unwrap_or_default();
-    if place.rows.bytes.is_empty() {
+    if extent.rows.bytes.is_empty() {
         return flat::append(flat.records, fields, read, page);
     }
-    let first_byte = place.bytes.start - place.record.offset;
-    for row in place.touched.clone() {
-        let begin = place.rows.values.get(row).copied().unwrap_or(0);
-        let end = place.rows.values.get(row + 1).copied();
+    let first_byte = extent.bytes.start - extent.record.offset;
+    for row in extent.touched.clone() {
+        let begin = extent.rows.values.get(row).copied().unwrap_or(0);
+        let end = extent.rows.values.get(row + 1).copied();
         let end = end.map_or(tokens.end, |end| end.min(tokens.end));
         let skipped = tokens.start.saturating_sub(begin);
         let count = end.saturating_sub(begin + skipped) as usize;
-        let start = u64::from(place.rows.bytes[row])
+        let start = u64::from(extent.rows.bytes[row])
             + u64::from(skipped) * flat.records.size as u64
             - first_byte;
         let own = read.get(start as usize..start as usize + count * flat.records.size);
@@ -269,16 +273,16 @@ fn take(
     Ok(())
 }
 
-/// Refuses a part with other tokens than expected.
-fn check(place: &Place<'_>, token_ids: Option<TokenIds>, page: &TokenPage) -> Result<()> {
-    if page.tokens.len() != place.tokens.len() {
+/// Refuses a slice with other tokens than expected.
+fn check(extent: &Extent<'_>, token_ids: Option<TokenIds>, page: &TokenPage) -> Result<()> {
+    if page.tokens.len() != extent.tokens.len() {
         return Err(Error::corrupt(
             "rows of the page do not follow each other, or lie outside of it",
         ));
     }
     match token_ids {
         Some(token_ids) => {
-            let first_row = place.record.first_row_in_group + place.touched.start as u64;
+            let first_row = extent.record.first_row_in_group + extent.touched.start as u64;
             token_ids.check(page, first_row)
         }
         None => Ok(()),

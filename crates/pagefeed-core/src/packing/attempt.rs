@@ -112,12 +112,12 @@ impl Attempt {
             taken.sort_unstable();
             let mut first_token = item.first_token;
             for (sequence, num_tokens) in taken {
-                let piece = Item {
+                let part = Item {
                     num_tokens,
                     row: item.row,
                     first_token,
                 };
-                self.placed.push((sequence, piece));
+                self.placed.push((sequence, part));
                 first_token += num_tokens;
             }
         }

@@ -5,14 +5,14 @@ use arrow_array::{ArrayRef, RecordBatch};
 use super::gathering::Gathering;
 use crate::engine::Page;
 use crate::error::Result;
-use crate::gather::{LinePart, OwnTokens};
-use crate::metadata::Part;
+use crate::gather::{LineRange, OwnTokens};
+use crate::metadata::DocumentPart;
 use crate::tokens::TokenPage;
 
 /// Documents that were written, whole or in part, in the order of their positions.
 #[derive(Debug, Default)]
-pub(super) struct Parts {
-    parts: Vec<Part>,
+pub(super) struct DocumentParts {
+    parts: Vec<DocumentPart>,
     /// Page (its number among the batch's uses, or after these if it was read without
     /// its page), and row in it.
     rows: Vec<(usize, usize)>,
@@ -20,15 +20,15 @@ pub(super) struct Parts {
     loose: Vec<Vec<ArrayRef>>,
 }
 
-impl Parts {
+impl DocumentParts {
     /// Records which document a line at a position of the batch belongs to.
     pub fn note(
         &mut self,
         page_use: usize,
         page: &TokenPage,
-        line: LinePart,
+        line: LineRange,
         own: OwnTokens,
-        at: Place,
+        at: Position,
     ) {
         let found = page.infilled.binary_search_by_key(&line.row, |row| row.row);
         let Ok(arranged) = found.map(|number| &page.infilled[number]) else {
@@ -38,8 +38,8 @@ impl Parts {
         let asked = own.first_token as u32..(own.first_token + own.count) as u32;
         for run in arranged.own(num_tokens - arranged.num_added(), asked) {
             let run = OwnTokens {
-                num_before: own.num_before + run.place as usize,
-                from: own.from + run.place as usize,
+                num_before: own.num_before + run.offset as usize,
+                from: own.from + run.offset as usize,
                 first_token: run.first_token as usize,
                 count: run.num_tokens as usize,
             };
@@ -47,9 +47,9 @@ impl Parts {
         }
     }
 
-    fn add(&mut self, page_use: usize, line: LinePart, own: OwnTokens, at: Place) {
+    fn add(&mut self, page_use: usize, line: LineRange, own: OwnTokens, at: Position) {
         if own.count > 0 {
-            self.parts.push(Part {
+            self.parts.push(DocumentPart {
                 sequence: at.sequence,
                 start: at.offset + own.num_before,
                 first_token: own.first_token,
@@ -67,7 +67,7 @@ impl Parts {
         num_uses + self.loose.len() - 1
     }
 
-    /// Appends the table of these documents; joins all `tables` if the batch is
+    /// Appends the table of these documents; concatenates all `tables` if the batch is
     /// complete.
     pub fn finish(self, batch: &Gathering<'_>, tables: &mut Vec<RecordBatch>) -> Result<()> {
         let Some(schema) = &batch.config.layout.metadata else {
@@ -89,7 +89,7 @@ impl Parts {
         let picks: Vec<(usize, usize)> = picks.collect();
         tables.push(schema.table(&self.parts, &sources, &picks)?);
         if batch.is_last {
-            let table = schema.joined(tables)?;
+            let table = schema.concat(tables)?;
             tables.clear();
             tables.push(table);
         }
@@ -99,7 +99,7 @@ impl Parts {
 
 /// A position in a batch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct Position {
     pub sequence: usize,
     /// Token of the sequence.
     pub offset: usize,

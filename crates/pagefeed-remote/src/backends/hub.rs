@@ -16,9 +16,9 @@ use reqwest::Response;
 use url::Url;
 
 use crate::address::{HubFile, check_web_address};
+use crate::backends::bucket::Meta;
+use crate::backends::web::{read_range, redirect, request, secret, send, text, whole_size};
 use crate::options::Options;
-use crate::places::bucket::Meta;
-use crate::places::web::{read_range, redirect, request, secret, send, text, whole_size};
 use crate::transport::body::Body;
 use crate::transport::failure::Failure;
 use crate::transport::{Answer, Transport};

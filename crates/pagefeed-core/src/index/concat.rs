@@ -1,4 +1,4 @@
-//! Joining files, and files of other indexes, to one index.
+//! Files, and files of other indexes, as one index.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -11,11 +11,11 @@ use crate::error::{Error, Result};
 use crate::schema::ColumnSchema;
 
 /// Files of an index: its number among some, its first file and one past the last.
-pub type Piece = (usize, usize, usize);
+pub type FileRange = (usize, usize, usize);
 
 /// An index that grows by files.
 #[derive(Default)]
-pub(super) struct Joint {
+pub(super) struct GrowingIndex {
     pub files: FilesBuilder,
     schemas: Vec<Arc<ColumnSchema>>,
     /// Numbers of the schemas, by their footers.
@@ -25,39 +25,41 @@ pub(super) struct Joint {
 }
 
 impl Index {
-    /// Joins files of several indexes of one column, in the order of `pieces`. The
+    /// Concatenates files of several indexes of one column, in the order of `ranges`. The
     /// result equals an index built of these files.
-    pub fn join(parts: &[Arc<Self>], pieces: &[Piece]) -> Result<Self> {
-        let [first, ..] = parts else {
-            return Err(Error::invalid("no indexes to join"));
+    pub fn concat(indexes: &[Arc<Self>], ranges: &[FileRange]) -> Result<Self> {
+        let [first, ..] = indexes else {
+            return Err(Error::invalid("no indexes to concatenate"));
         };
-        let mut all = Joint::default();
-        for &(part, start, stop) in pieces {
-            let part = parts.get(part).filter(|part| {
-                part.column == first.column
-                    && part.of_table == first.of_table
-                    && part.flat.is_none()
-                    && stop <= part.files.len()
+        let mut all = GrowingIndex::default();
+        for &(number, start, stop) in ranges {
+            let index = indexes.get(number).filter(|index| {
+                index.column == first.column
+                    && index.of_table == first.of_table
+                    && index.flat.is_none()
+                    && stop <= index.files.len()
             });
-            let part = part.filter(|_| start <= stop);
-            let part = part.ok_or_else(|| {
-                Error::corrupt("a piece does not fit the indexes, or they are not of one column")
+            let index = index.filter(|_| start <= stop);
+            let index = index.ok_or_else(|| {
+                Error::corrupt(
+                    "a range of files does not fit the indexes, or they are not of one column",
+                )
             })?;
-            let schemas: Vec<_> = part.schemas.iter().map(|each| all.schema(each)).collect();
+            let schemas: Vec<_> = index.schemas.iter().map(|each| all.schema(each)).collect();
             for file in start..stop {
-                let schema = schemas[part.files.numbers.schema_id[file] as usize];
-                let (stamp, digest) = (part.files.stamp(file), part.files.digest(file));
+                let schema = schemas[index.files.numbers.schema_id[file] as usize];
+                let (stamp, digest) = (index.files.stamp(file), index.files.digest(file));
                 all.files
-                    .push(part.files.path(file), stamp, digest, schema)?;
+                    .push(index.files.path(file), stamp, digest, schema)?;
             }
-            all.push_tables(&part.tables, start..stop)
+            all.push_tables(&index.tables, start..stop)
                 .map_err(|error| error.in_column(&first.column))?;
         }
         all.finish(&first.column, first.of_table)
     }
 }
 
-impl Joint {
+impl GrowingIndex {
     /// The number of a schema.
     pub fn schema(&mut self, schema: &Arc<ColumnSchema>) -> u32 {
         if let Some(number) = self.numbers.get(&schema.footer) {

@@ -2,7 +2,7 @@
 
 /// A run of tokens of one document in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct DocumentPart {
     /// Row of the batch.
     pub sequence: usize,
     /// First token, counted in the sequence.

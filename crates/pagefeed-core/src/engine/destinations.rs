@@ -4,30 +4,30 @@ use crate::error::{Error, Result};
 
 /// Rows of consecutive batches, batch by batch.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Places {
-    /// Places of batch `b`: `batch_offsets[b]..batch_offsets[b + 1]`.
+pub struct Destinations {
+    /// Destinations of batch `b`: `batch_offsets[b]..batch_offsets[b + 1]`.
     pub batch_offsets: Vec<u32>,
-    /// Row in its batch, for each place.
+    /// Row in its batch, for each destination.
     pub rows: Vec<u32>,
 }
 
-impl Places {
-    /// Divides `places`, which rise from batch to batch, among `num_batches` batches.
-    pub fn new(places: &[i64], num_batches: usize, batch_rows: usize) -> Result<Self> {
+impl Destinations {
+    /// Divides `destinations`, which rise from batch to batch, among `num_batches` batches.
+    pub fn new(destinations: &[i64], num_batches: usize, batch_rows: usize) -> Result<Self> {
         let batch_rows = batch_rows as i64;
         let mut batch_offsets = Vec::with_capacity(num_batches + 1);
-        let mut rows = Vec::with_capacity(places.len());
+        let mut rows = Vec::with_capacity(destinations.len());
         batch_offsets.push(0);
         let mut begin = 0;
-        for &place in places {
-            while place >= begin + batch_rows && batch_offsets.len() < num_batches {
+        for &destination in destinations {
+            while destination >= begin + batch_rows && batch_offsets.len() < num_batches {
                 batch_offsets.push(rows.len() as u32);
                 begin += batch_rows;
             }
-            let row = place.saturating_sub(begin);
+            let row = destination.saturating_sub(begin);
             if !(0..batch_rows).contains(&row) || num_batches == 0 {
                 return Err(Error::invalid(format!(
-                    "row {place} of a plan of {num_batches} batches of {batch_rows} rows is in \
+                    "row {destination} of a plan of {num_batches} batches of {batch_rows} rows is in \
                      none of them, or in one before that of the row before it"
                 )));
             }
@@ -48,16 +48,19 @@ mod tests {
 
     #[test]
     fn rows_are_divided_among_batches_of_which_some_are_empty() {
-        let places = Places::new(&[1, 0, 9, 11, 11], 6, 3).unwrap();
-        assert_eq!(places.batch_offsets, [0, 2, 2, 2, 5, 5, 5]);
-        assert_eq!(places.rows, [1, 0, 0, 2, 2]);
-        assert_eq!(Places::new(&[], 0, 3).unwrap().batch_offsets, [0]);
-        assert_eq!(Places::new(&[], 2, 3).unwrap().batch_offsets, [0, 0, 0]);
+        let destinations = Destinations::new(&[1, 0, 9, 11, 11], 6, 3).unwrap();
+        assert_eq!(destinations.batch_offsets, [0, 2, 2, 2, 5, 5, 5]);
+        assert_eq!(destinations.rows, [1, 0, 0, 2, 2]);
+        assert_eq!(Destinations::new(&[], 0, 3).unwrap().batch_offsets, [0]);
+        assert_eq!(
+            Destinations::new(&[], 2, 3).unwrap().batch_offsets,
+            [0, 0, 0]
+        );
     }
 
     #[test]
     fn rows_outside_are_refused() {
-        for (places, num_batches) in [
+        for (destinations, num_batches) in [
             (&[0, 6][..], 2),
             (&[-1], 2),
             (&[4, 2], 2),
@@ -65,7 +68,7 @@ mod tests {
             (&[i64::MAX], 2),
             (&[i64::MIN], 2),
         ] {
-            let error = Places::new(places, num_batches, 3).unwrap_err();
+            let error = Destinations::new(destinations, num_batches, 3).unwrap_err();
             assert_eq!(error.kind(), Kind::Invalid);
         }
     }
