@@ -168,10 +168,7 @@ impl Index {
         storage: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let storage = storage_of(storage.as_ref())?;
-        let indexes: Vec<_> = indexes
-            .iter()
-            .map(|index| Arc::clone(&index.index))
-            .collect();
+        let indexes: Vec<_> = indexes.iter().map(|one| Arc::clone(&one.index)).collect();
         detached(py, || {
             Ok(Self::new(CoreIndex::concat(&indexes, &ranges)?, storage))
         })
