@@ -73,6 +73,42 @@ def test_padding_of_batches_is_that_of_the_run(folders, balance, pad, kind):
         assert told.padding < 0.3 < told.padding_unbalanced
 
 
+def test_figures_of_steps_are_those_of_the_run(folders):
+    data, ranks = datasets(folders)["large"], range(3)
+
+    def loader(balance: Any, rank: int = 0) -> pf.Loader:
+        return pf.Loader(
+            data,
+            sequences=documents(),
+            batch_size=8,
+            rank=rank,
+            world_size=len(ranks),
+            balance=balance,
+            fields=("labels",),
+        )
+
+    def costs(balance: Any) -> Any:
+        """Tokens of each document: [steps, ranks, rows]."""
+        of_ranks = [[b["lengths"] for b in loader(balance, rank)] for rank in ranks]
+        return np.array(of_ranks, dtype=np.float64).swapaxes(0, 1)
+
+    def slowest(found: Any) -> float:
+        of_ranks = found.sum(axis=2)
+        return float((of_ranks.max(axis=1) / of_ranks.mean(axis=1)).mean())
+
+    def spread(found: Any) -> float:
+        of_steps = found.mean(axis=(1, 2))
+        return float(of_steps.std() / of_steps.mean())
+
+    told, dealt, plain = step_costs(loader("tokens")), costs("tokens"), costs(None)
+    assert told.slowest == pytest.approx(slowest(dealt))
+    assert told.slowest_unbalanced == pytest.approx(slowest(plain))
+    assert told.spread == pytest.approx(spread(dealt))
+    assert told.spread_unbalanced == pytest.approx(spread(plain))
+    within = dealt.reshape(len(dealt), -1).var(axis=1, ddof=1).mean() / dealt.var()
+    assert told.variance_within == pytest.approx(within)
+
+
 def test_sequences_of_one_length_and_joined_ones_have_no_such_padding(folders):
     data = datasets(folders)["large"]
     for sequences in (pf.Packed(400), documents(None)):

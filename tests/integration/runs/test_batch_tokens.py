@@ -86,6 +86,18 @@ def test_every_document_comes_once_in_steps_inside_the_budget(web, pad, balance)
     assert 1 - used / room < (0.05 if pad else 0.03)
 
 
+def test_padding_to_a_fixed_length_counts(web):
+    folder, wanted = web
+    one = loader(folder, world_size=1, pad="max_length", padding=-1, drop_last=False)
+    seen, rows = Counter[int](), []
+    for batch in one:
+        seen += counted(batch)
+        rows.append(len(batch["input_ids"]))
+        assert batch["input_ids"].shape[1] == MOST
+    assert dict(seen) == wanted
+    assert max(rows) == BUDGET // MOST
+
+
 def test_documents_one_behind_another_have_borders_and_labels(web):
     folder, _ = web
     names: Any = ("input_ids", "labels", "position_ids", "cu_seqlens", "document_ids")

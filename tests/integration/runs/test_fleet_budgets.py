@@ -122,6 +122,18 @@ def test_every_document_is_found_both_ways(folders):
             fleet.locate(step, len(traced))
 
 
+def test_documents_of_other_ranks_are_found(folders):
+    fleet = loader(folders[0])
+    for world_size in (2, 3):
+        origins = []
+        for rank in range(world_size):
+            batch = fleet.at(1, rank=rank, world_size=world_size)
+            last = len(batch["lengths"]) - 1
+            origins.append((*fleet.locate(1, last), (1, rank, last)))
+        for origin, slot in origins:
+            assert fleet.steps_of(origin.file, origin.row) == [slot]
+
+
 def test_a_state_is_a_number_that_any_fleet_goes_on_from(folders):
     steps = plain_steps(folders[0])
     one = loader(folders[0])

@@ -206,6 +206,8 @@ def test_wrong_use_is_refused_by_name(folder):
         loader.at(steps, rank=0, world_size=1)
     with pytest.raises(InvalidArgumentError, match="cannot share a step of 24"):
         loader.at(0, rank=0, world_size=25)
+    with pytest.raises(InvalidArgumentError, match="cannot share a step of 8"):
+        fleet(folder, global_batch_size=[(0, 24), (2, 8)]).at(0, rank=0, world_size=9)
     for step in (-1, 1.5, "3"):
         with pytest.raises(InvalidArgumentError, match="step="):
             loader.at(step, rank=0, world_size=1)
