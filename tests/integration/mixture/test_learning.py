@@ -385,6 +385,17 @@ def test_a_policy_of_other_datasets_is_refused_at_once(datasets, policy):
         pf.mixing.Learner(make(datasets), policy)
 
 
+@pytest.mark.parametrize("shifted", [False, True])
+def test_a_shifted_label_counts_where_a_row_begins(datasets, shifted):
+    learner = pf.mixing.Learner(make(datasets))
+    losses = np.ones((4, 16))
+    losses[:, 0] = 17
+    ids, labels = np.zeros(4, dtype=np.int32), np.zeros((4, 16), dtype=np.int64)
+    learner.add(ids, labels, losses=losses, shifted=shifted)
+    learner.step()
+    assert [*learner.means().values()] == [2 if shifted else 1]
+
+
 @pytest.mark.parametrize("xp", [np, torch])
 def test_arrays_of_other_shapes_are_refused(datasets, xp):
     learner = pf.mixing.Learner(make(datasets))

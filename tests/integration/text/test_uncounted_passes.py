@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
+from made.streamed import open_loader, write_texts
 
 
 def encode(text):
@@ -33,6 +34,28 @@ def write_groups(path, sizes, seed=3):
         writer.write_table(table)
     writer.close()
     return first
+
+
+def test_lanes_without_tokens_pass_as_often_as_a_batch_asks(tmp_path):
+    path = tmp_path / "a.parquet"
+    with pq.ParquetWriter(path, pa.schema({"text": pa.string()})) as writer:
+        for texts in ([""] * 400, ["a text of many letters"] * 16):
+            writer.write_table(pa.table({"text": texts}))
+    loader = open_loader(pf.parquet(path, column="text"), sequences=pf.Windows(16))
+    assert loader.view().facts()["num_lanes"] == 2
+    many = open_loader(
+        pf.parquet(path, column="text"), sequences=pf.Windows(16), batch_size=512
+    )
+    assert next(iter(many))["input_ids"].shape == (512, 16)
+
+
+def test_tokens_of_all_iterations_are_counted(tmp_path):
+    write_texts(tmp_path)
+    loader = open_loader(pf.parquet(tmp_path, column="text"), epochs=1, batch_size=4)
+    tokens = 0
+    for _ in range(3):
+        tokens += sum(batch["input_ids"].size for batch in loader)
+        assert loader.view().progress()["data/tokens_total"] == tokens
 
 
 EQUAL = [150] * 60, 32
