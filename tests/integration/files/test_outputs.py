@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,7 +26,7 @@ from pagefeed.errors import (
     InvalidArgumentError,
     PagefeedError,
 )
-from pagefeed.flat import FLAT_FORMATS
+from pagefeed.flat import FLAT_FORMATS, FlatName
 from pagefeed.reports import plot_mixture
 from servers.refusing_store import refusing
 
@@ -196,7 +196,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     pq.write_table(table, "a.parquet")
     Path("a.jsonl").write_text('{"text": "words"}\n' * 9)
     data = pf.parquet("a.parquet", **COLUMN)
-    for to in FLAT_FORMATS:
+    for to in get_args(FlatName):
         pf.convert(data, to, to=to, dtype="uint16")
     return tmp_path
 
