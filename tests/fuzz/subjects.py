@@ -154,6 +154,10 @@ def _mds_texts() -> bytes:
     return head + told + b"".join(samples)
 
 
+def _flat(name: str, documents: flat_files.Documents, folder: Path) -> None:
+    flat_files.KINDS[name](folder, documents)
+
+
 def _stream(folder: Path, documents: flat_files.Documents) -> None:
     dtype = [("token", "u2"), ("weight", "f4"), ("metadata", "u4")]
     with pf.StreamWriter(folder, dtype=dtype, serialize="numpy") as out:
@@ -210,8 +214,7 @@ def _flat_subjects() -> dict[str, Subject]:
     """Files of tokens."""
     documents = flat_files.some_documents(20, longest=60)
     writers: dict[str, Callable[[Path], object]] = {
-        name: partial(flat_files.KINDS[name], documents=documents)
-        for name in FLAT_FORMATS
+        name: partial(_flat, name, documents) for name in FLAT_FORMATS
     }
     writers["stream"] = partial(_stream, documents=documents)
     made = {}
