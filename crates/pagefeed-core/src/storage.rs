@@ -87,7 +87,7 @@ pub trait Storage: Send + Sync {
     fn stamp(&self, path: &str) -> Result<Stamp>;
 
     /// Bytes of `ranges` of `file`, in their order; refuses a file that is not in the state
-    /// it was indexed in ([`Kind::Stale`](crate::Kind::Stale)). May coalesce neighbours, and send
+    /// it was indexed in ([`Kind::Stale`]). May coalesce neighbours, and send
     /// several requests at a time.
     fn read_ranges(&self, file: &FileId, ranges: &[Range<u64>]) -> Result<Vec<Bytes>>;
 
@@ -130,7 +130,7 @@ pub trait Storage: Send + Sync {
     }
 
     /// Returns the same storage, whose calls end soon after `stop` becomes true, as
-    /// [`Kind::Cancelled`](crate::Kind::Cancelled); `None` if calls never wait long.
+    /// [`Kind::Cancelled`]; `None` if calls never wait long.
     fn stopped_by(&self, stop: &Arc<AtomicBool>) -> Option<Arc<dyn Storage>> {
         let _ = stop;
         None
