@@ -19,7 +19,7 @@ BATCH_BYTES = 64 << 10
 
 def made_texts():
     """Texts of some hundred bytes, with nulls, empty ones and repeated ones."""
-    texts = [f"text {n}, é " * (10 + n % 50) for n in range(NUM_ROWS)]
+    texts: list[str | None] = [f"text {n}, é " * (10 + n % 50) for n in range(NUM_ROWS)]
     texts[5::97] = [None] * len(texts[5::97])
     texts[7::89] = [""] * len(texts[7::89])
     texts[11::71] = ["again and again " * 20] * len(texts[11::71])
@@ -42,7 +42,8 @@ def read(path, most=1 << 40):
     """Return the texts by position, and what was rejected."""
     inputs = find_inputs([path], None, None)
     wanted = Wanted(source="text", kept={}, batch_bytes=BATCH_BYTES)
-    found, rejected = [], []
+    found: list[tuple[str, bytes | None]] = []
+    rejected: list[tuple[str, int | None]] = []
     for file_range in ranges_of(inputs, 0, most):
         for batch in read_range(inputs.storage, file_range, wanted):
             column = batch.table["text"].cast(pa.binary())

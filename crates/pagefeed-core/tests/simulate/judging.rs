@@ -80,7 +80,7 @@ impl Consumer {
         let named = error.location().page;
         let is_named = |page: u64, fault| match fault {
             // Of pages that are joined, the first is named where the reader itself fails.
-            Fault::Panics => named.map_or(self.case.source.has_parts, |named| {
+            Fault::Panics => named.map_or(self.case.source.has_slices, |named| {
                 (named..named + 3).contains(&page)
             }),
             _ => named == Some(page),
