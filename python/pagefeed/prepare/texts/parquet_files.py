@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from pagefeed import _core
@@ -60,12 +62,12 @@ class ParquetReader(Reader):
         check_columns_of(file.schema_arrow.names, wanted, file_range.file)
         groups = [file.metadata.row_group(n) for n in range(file_range.end or 0)]
         rows = sum(group.num_rows for group in groups[: file_range.begin])
-        index = _text_index(storage, file, file_range, wanted)
+        pages = _text_pages(storage, file, file_range, wanted)
         for group_number in range(file_range.begin, file_range.end or 0):
             begin, end = rows, rows + groups[group_number].num_rows
             try:
                 with translated(file_range.file):
-                    for batch in _pages(index, group_number, rows, wanted):
+                    for batch in _by_pages(pages[group_number], rows, wanted):
                         yield batch
                         rows += len(batch.table)
                     if rows == end:
@@ -86,19 +88,21 @@ class ParquetReader(Reader):
             rows = end
 
 
-def _text_index(
+def _text_pages(
     storage: Storage, file: Any, file_range: FileRange, wanted: Wanted
-) -> _core.Index | None:
-    """Return where the pages of texts lie; None if pyarrow is to read the file.
+) -> defaultdict[int, list[Callable[[], Any]]]:
+    """Return, by row group, functions that read the texts of a page.
 
-    Pages of the core need less processor time than pyarrow's batches. Only texts of a
-    local file are read that way, without columns beside them.
+    There is none if pyarrow is to read the file. Pages of the core need less processor
+    time than pyarrow's batches. Only texts of a local file are read that way, without
+    columns beside them.
     """
+    pages = defaultdict[int, list[Callable[[], Any]]](list)
     is_local = storage.handle is None
     if not is_local or wanted.kept or not _has_texts(file, file_range, wanted.source):
-        return None
+        return pages
     try:
-        return _core.Index.build(
+        index = _core.Index.build(
             [file_range.file],
             wanted.source,
             page_index=True,
@@ -106,7 +110,11 @@ def _text_index(
             num_threads=1,
         )
     except DataError:
-        return None
+        return pages
+    for page in range(index.num_pages):
+        read = partial(index.read_page, page, verify_checksums=True)
+        pages[index.locate(page)[1]].append(read)
+    return pages
 
 
 def _has_texts(file: Any, file_range: FileRange, name: str) -> bool:
@@ -126,20 +134,16 @@ def _has_texts(file: Any, file_range: FileRange, name: str) -> bool:
     return is_long and len(groups) * MOST_RANGES >= metadata.num_row_groups
 
 
-def _pages(
-    index: _core.Index | None, group: int, first: int, wanted: Wanted
+def _by_pages(
+    pages: Iterable[Callable[[], Any]], first: int, wanted: Wanted
 ) -> Iterator[Batch]:
-    """Yield the texts of a row group page by page, up to one that cannot be read.
+    """Yield the texts of pages, page by page, up to one that cannot be read.
 
     That may be a page with one text that is not UTF-8: pyarrow reads the others.
     """
-    if index is None:
-        return
-    for page in range(index.num_pages):
-        if index.locate(page)[1] != group:
-            continue
+    for read in pages:
         try:
-            texts = arrow().array(index.read_page(page, verify_checksums=True))
+            texts = arrow().array(read())
         except DataError:
             return
         num_parts = -(-texts.nbytes // wanted.batch_bytes)
