@@ -295,3 +295,8 @@ def test_erased_documents_leave_all_others_in_their_batches(web, pad):
     assert left.steps_of(file, 1) == whole.steps_of(file, 1)
     (slot,) = left.steps_of(file, 1)
     assert left.locate(slot.step, slot.row) == []
+    traced = [
+        segment.origin for row in pf.trace(left, slot.step) for segment in row.segments
+    ]
+    assert traced
+    assert 1 not in {origin.row for origin in traced if origin.file == file}
