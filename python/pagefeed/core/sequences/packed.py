@@ -264,11 +264,11 @@ class PackedIndex(PackedRuns, SequenceIndex):
         # The spans of each block and the one behind them, looked up at once.
         span = joined_ranges(first, end + 1)
         behind = slice_offsets[1:] + np.arange(len(keys))
-        is_part = np.ones(len(span), dtype=bool)
-        is_part[behind] = False
+        is_slice = np.ones(len(span), dtype=bool)
+        is_slice[behind] = False
         rows = self.spans.first_rows(span)
-        slice_rows = narrow_difference(rows[1:], rows[:-1])[is_part[:-1]]
-        page, row = self.spans.places(span[is_part])
+        slice_rows = narrow_difference(rows[1:], rows[:-1])[is_slice[:-1]]
+        page, row = self.spans.places(span[is_slice])
         before = self._first_sequence
         return Bundles(
             key=keys,
