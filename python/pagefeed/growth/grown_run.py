@@ -19,7 +19,7 @@ from pagefeed.core.run import (
     Run,
     RunPosition,
 )
-from pagefeed.errors import InvalidArgumentError, StateMismatchError
+from pagefeed.errors import InvalidArgumentError
 from pagefeed.growth.grown_data import before_growth, before_rewriting, growth_parts
 from pagefeed.growth.grown_order import GrownOrder
 
@@ -247,17 +247,6 @@ class GrownRun(DatasetRun):
     def datasets_of_now(self) -> tuple[Sequence[str | None], Sequence[Dataset]]:
         """All data together, of which a state tells what was erased."""
         return [None], [self.dataset]
-
-    def _adopt(self, state: LoaderState) -> LoaderState:
-        if state.grown != self.begun.grown or state.epoch > self.begun.epoch + 1:
-            raise StateMismatchError(
-                "the state records other added data: load it with the data that were "
-                "added then"
-            )
-        state.check_run(self.initial)
-        state.check_lanes(len(self.dataset.index))
-        self._check_position(state)
-        return state
 
 
 @dataclass(kw_only=True, eq=False)

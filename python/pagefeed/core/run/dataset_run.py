@@ -171,11 +171,6 @@ class DatasetRun(Run):
     def _adopt(self, state: LoaderState) -> LoaderState:
         state.check_run(self.initial)
         state.check_lanes(len(self.dataset.index))
-        if state.grown:
-            raise StateMismatchError(
-                "data were added in the epoch of the state: it loads into a loader of "
-                "one dataset"
-            )
         self._check_position(state)
         return state
 
