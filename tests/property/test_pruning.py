@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -142,6 +143,27 @@ def expression_of(predicate: str, schema: pa.Schema) -> pc.Expression:
     from pagefeed.selection.predicate import Predicate
 
     return Predicate(predicate).bind(schema)
+
+
+@pytest.mark.parametrize(
+    ("time", "bound"),
+    [
+        ("1969-12-31T23:59:59.654001", "1969-12-31T23:59:59.655"),
+        ("2026-01-03T00:26:40.345999", "2026-01-03T00:26:40.345"),
+    ],
+    ids=["toward zero", "down"],
+)
+def test_times_that_bounds_cut_to_milliseconds_stay(tmp_path, time, bound):
+    schema = pa.schema([("at", pa.timestamp("us"))])
+    path = str(tmp_path / "0.parquet")
+    pq.write_table(schema.empty_table(), path)
+    cut = datetime.datetime.fromisoformat(bound)
+    said: list[dict[str, Bounds | None]] = [{}, {"at": Bounds(cut, cut)}]
+    types = dict(zip(schema.names, schema.types, strict=True))
+    table = TableColumns("t:1", types, bounds=Listed(said))
+    files = Files(Storage(), [path, "1"], {}, table)
+    assert files_that_may_match(files, f"at == '{time}'") == [0, 1]
+    assert files_that_may_match(files, "at > '2026-01-03T00:26:40.347'") == [0]
 
 
 def test_what_is_proved_is_left_out(tmp_path):

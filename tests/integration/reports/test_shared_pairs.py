@@ -14,6 +14,7 @@ from pagefeed.reports import forecast
 DOCUMENTS = pf.Documents([], max_length=32)
 CUTS = {
     "packed": pf.Packed(32),
+    "packed short": pf.Packed(16),  # Several blocks a file.
     "packed long": pf.Packed(128),
     "packed by file": pf.Packed(32, join="file"),
     "windows": pf.Windows(16),

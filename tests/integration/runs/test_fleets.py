@@ -197,6 +197,21 @@ def test_the_kth_step_is_the_kth_that_is_not_skipped(folder):
     assert steps_of(later) == [left[8], left[9], *left[11:]]
 
 
+def test_steps_before_the_state_are_unknown_under_other_stages(folder):
+    then, now = [(0, 8), (2, 24), (9, 40)], [(0, 8), (5, 24), (9, 40)]
+    loader = fleet(folder, global_batch_size=then)
+    loader.at(6, rank=0, world_size=1)
+    state = loader.state_dict()
+    for stages, is_known in [(then, True), (now, False), (8, False)]:
+        other = fleet(folder, global_batch_size=stages)
+        other.load_state_dict(state)
+        if is_known:
+            assert other.locate(4, 20) == loader.locate(4, 20)
+            continue
+        with pytest.raises(InvalidArgumentError, match="steps are at least 6"):
+            other.locate(4, 20)
+
+
 def test_wrong_use_is_refused_by_name(folder):
     loader = fleet(folder)
     steps = len(loader)

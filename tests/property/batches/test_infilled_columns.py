@@ -40,7 +40,7 @@ def wides(draw: st.DrawFn) -> Wide:
         shifted=shifted,
         scale=draw(st.sampled_from([None, 0.25])) if is_small else None,
         padding=draw(st.sampled_from(paddings)),
-        of_next=False if shifted else draw(st.sampled_from([None, True, False])),
+        of_next=draw(st.sampled_from([None, False] + [True] * (not shifted))),
     )
 
 
