@@ -35,6 +35,9 @@ DOCS_VENV := .venv/docs
 HAVE_DOCS := $(DOCS_VENV)/docs.stamp
 CRATES := Cargo.toml Cargo.lock $(shell find crates -type f)
 
+# What needs the machine for itself, found without importing all tests.
+ALONE = $(shell grep --recursive --files-with-matches --include='test_*.py' 'mark[.]alone' tests)
+
 # What is spell-checked: tests misspell words on purpose.
 PROSE := *.md docs python crates benchmarks examples packaging
 
@@ -46,6 +49,8 @@ SHELL := bash
 # uv and maturin take the environment from here, whichever one is active outside.
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 unexport CONDA_PREFIX
+# Tests and examples start hundreds of interpreters: what one has compiled is kept.
+export PYTHONDONTWRITEBYTECODE :=
 # uv reads neither the system's certificates nor pip's index unless told to.
 export UV_SYSTEM_CERTS ?= 1
 $(HAVE_DEMO) $(HAVE_DEV) $(HAVE_CORE) $(HAVE_QUICK) $(HAVE_WHEEL) $(HAVE_DOCS) \
@@ -66,15 +71,13 @@ test: $(HAVE_DEV) $(HAVE_CORE) $(HAVE_S3) $(HAVE_DOCS)  ## Rust and Python tests
 	cargo test --quiet --locked --package pagefeed-core --package pagefeed-remote \
 		--package pagefeed-tokenizer --lib --tests
 	$(BIN)/pytest $(PARALLEL) -m "not alone" $(ARGS)
-	$(BIN)/pytest -m alone $(ARGS) || (( $$? == 5 ))  # 5: ARGS select none.
+	$(BIN)/pytest -m alone $(or $(ARGS),$(ALONE)) || (( $$? == 5 ))  # 5: ARGS select none.
 
 .PHONY: test-trainers $(TESTED)
 test-trainers: $(HAVE_CORE)  ## Tests inside each framework (ARGS=lightning for one)
 	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target \
 		$(patsubst %,tested-in-%,$(or $(ARGS),$(TRAINERS)))
 
-# Frameworks take long to be compiled: what is imported once is kept.
-$(TESTED): export PYTHONDONTWRITEBYTECODE =
 $(TESTED): tested-in-%: $(HAVE_TRAINERS)/%.stamp
 	@echo "== $*"
 	@time $(HAVE_TRAINERS)/$*/bin/python -m pytest --quiet --timeout 900 --durations 3 \

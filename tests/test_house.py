@@ -87,7 +87,10 @@ def limit(path: Path) -> int:
 
 
 def test_files_are_short():
-    lines = {path: of_file(path) for path in modules()}
+    # A file of few lines has no more lines of code, which take long to be counted.
+    some = [path for path in modules() if path.read_text().count("\n") > limit(path)]
+    lines = {path: of_file(path) for path in some}
+    assert len(lines) > 10
     long = {str(at): number for at, number in lines.items() if number > limit(at)}
     assert long == {}
 
