@@ -38,6 +38,9 @@ CRATES := Cargo.toml Cargo.lock $(shell find crates -type f)
 # What needs the machine for itself, found without importing all tests.
 ALONE = $(shell grep --recursive --files-with-matches --include='test_*.py' 'mark[.]alone' tests)
 
+TEST_RUST := cargo test --quiet --locked --package pagefeed-core --package pagefeed-remote \
+	--package pagefeed-tokenizer --lib --tests
+
 # What is spell-checked: tests misspell words on purpose.
 PROSE := *.md docs python crates benchmarks examples packaging
 
@@ -68,8 +71,7 @@ demo: $(HAVE_DEMO) $(if $(wildcard $(HAVE_CORE)),$(HAVE_CORE),$(HAVE_QUICK))  ##
 
 .PHONY: test
 test: $(HAVE_DEV) $(HAVE_CORE) $(HAVE_S3) $(HAVE_DOCS)  ## Rust and Python tests (ARGS="-k words" for pytest)
-	cargo test --quiet --locked --package pagefeed-core --package pagefeed-remote \
-		--package pagefeed-tokenizer --lib --tests
+	$(TEST_RUST)
 	$(BIN)/pytest $(PARALLEL) -m "not alone" $(ARGS)
 	$(BIN)/pytest -m alone $(or $(ARGS),$(ALONE)) || (( $$? == 5 ))  # 5: ARGS select none.
 
@@ -128,17 +130,30 @@ simulate-caches: $(HAVE_DEV) $(HAVE_CORE)  ## Caches whose users are killed at a
 faults: $(HAVE_DEV)  ## Plant faults into the core, and see whether the simulation finds them
 	$(BIN)/python tests/plant.py $(ARGS)
 
-.PHONY: check
-check: $(HAVE_DEV)  ## Formatting, lints, types, layers, prose and links; changes nothing
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/codespell $(PROSE)
-	$(BIN)/mypy
+.PHONY: check check-python check-rust
+check: check-rust check-python  ## Formatting, lints, types, layers, prose and links; changes nothing
+
+check-rust:
 	cargo fmt --all --check
 	cargo clippy --quiet --locked --workspace --all-targets -- --deny warnings
 	cargo clippy --quiet --locked --package pagefeed-python --no-default-features -- --deny warnings
 	cargo clippy --quiet --locked --package pagefeed-core --features simulate --test simulate -- --deny warnings
+
+check-python: $(HAVE_DEV)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/codespell $(PROSE)
+	$(BIN)/mypy
 	$(BIN)/pytest --quiet tests/test_layers.py tests/test_rooms.py tests/test_prose.py tests/test_links.py
+
+# With --jobs, one compiles what another downloads, and a compiler's last crate is not alone.
+.PHONY: ready ready-rust trainers
+ready: ready-rust $(HAVE_CORE) $(HAVE_S3) $(HAVE_DEV) $(HAVE_DOCS)  ## Build and install what `make test` needs (make --jobs=3 ready)
+
+ready-rust:
+	$(TEST_RUST) --no-run
+
+trainers: $(TRAINERS:%=$(HAVE_TRAINERS)/%.stamp)  ## Install what `make test-trainers` needs
 
 .PHONY: format
 format: $(HAVE_DEV)  ## Format Python and Rust, apply the safe fixes
@@ -242,7 +257,7 @@ $(HAVE_DEMO): $(HAVE_UV) pyproject.toml
 	$(PIP_INSTALL) --requirements pyproject.toml --extra demo --group build
 	@touch $@
 
-$(HAVE_DEV): $(HAVE_UV) pyproject.toml
+$(HAVE_DEV): $(HAVE_UV) pyproject.toml | $(HAVE_DEMO)
 	$(PIP_INSTALL) --requirements pyproject.toml --extra all --group dev
 	@touch $@
 

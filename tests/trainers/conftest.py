@@ -25,6 +25,16 @@ def adapter() -> str:
     return name
 
 
+@pytest.fixture(scope="session")
+def ray_nodes():
+    """A Ray cluster for all tests of a run: those that end a node get another."""
+    from trainers.ray_nodes import Nodes
+
+    nodes = Nodes()
+    yield nodes
+    nodes.end()
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     """A folder with the numbered tokens, and room for checkpoints."""

@@ -22,7 +22,6 @@ import pagefeed as pf  # noqa: E402
 from trainers.running import (  # noqa: E402
     EPOCH,
     LENGTH,
-    TESTS,
     flat,
     refuses_all,
     shown_block,
@@ -32,22 +31,9 @@ STEPS = 14
 
 
 @pytest.fixture(scope="module", autouse=True)
-def cluster():
-    """Ray gives its node 30 seconds, which a loaded machine may take."""
-    for tries_left in (2, 1, 0):
-        try:
-            ray.init(
-                "local",  # Another cluster of this machine is not joined.
-                num_cpus=2,
-                include_dashboard=False,
-                log_to_driver=False,
-                runtime_env={"env_vars": {"PYTHONPATH": str(TESTS)}},
-            )
-            break
-        except Exception as error:
-            if "timed out" not in str(error) or not tries_left:
-                raise
-            ray.shutdown()
+def cluster(ray_nodes):
+    """Two nodes, and this process their driver."""
+    ray_nodes.connect()
     yield
     ray.shutdown()
 

@@ -19,7 +19,6 @@ import pagefeed as pf  # noqa: E402
 from trainers.running import TESTS, Told  # noqa: E402
 
 PAGE = TESTS.parent / "docs/recipes/ranks-that-come-and-go-in-ray-train.md"
-PATHS = os.pathsep.join((str(TESTS.parent / "python"), str(TESTS)))
 
 
 def loop() -> str:
@@ -66,18 +65,8 @@ def fit(folder: Path, workers: int, dies_at: int) -> None:
 
 
 @pytest.mark.timeout(900)
-def test_workers_of_another_number_go_on_with_the_same_steps(folder, monkeypatch):
-    # Else they wait for all that other processes of a busy machine do.
-    monkeypatch.setenv("RAY_worker_niceness", "0")
-    ray.shutdown()
-    environment = {"PYTHONPATH": PATHS, "TOLD": str(folder)}
-    ray.init(
-        "local",
-        num_cpus=2,
-        include_dashboard=False,
-        log_to_driver=False,
-        runtime_env={"env_vars": environment},
-    )
+def test_workers_of_another_number_go_on_with_the_same_steps(folder, ray_nodes):
+    ray_nodes.connect(TOLD=str(folder))
     try:
         fit(folder, 2, 5)
         fit(folder, 1, 9)

@@ -14,8 +14,6 @@ import pytest
 
 ray = pytest.importorskip("ray", reason="make test-trainers ARGS=ray")
 
-from ray.cluster_utils import Cluster  # noqa: E402 - likewise
-
 import pagefeed as pf  # noqa: E402
 from pagefeed.dataset import write_index  # noqa: E402
 from pagefeed.remote import index_writing  # noqa: E402
@@ -39,18 +37,11 @@ ENVIRONMENT = {"env_vars": {"PYTHONPATH": PATHS}}
 
 
 @pytest.fixture
-def cluster():
-    """A head that runs nothing, and two nodes that do."""
+def cluster(ray_nodes):
+    """Two nodes, and this process their driver."""
+    ray_nodes.connect()
+    yield ray_nodes
     ray.shutdown()
-    made = Cluster(
-        initialize_head=True,
-        head_node_args={"num_cpus": 0, "include_dashboard": False},
-    )
-    nodes = [made.add_node(num_cpus=1) for _ in range(2)]
-    made.wait_for_nodes()
-    yield made, nodes
-    ray.shutdown()
-    made.shutdown()
 
 
 @pytest.fixture
@@ -85,8 +76,6 @@ def processes():
 
 
 def test_a_killed_worker_and_node_lose_nothing(cluster, source, tmp_path):
-    made, nodes = cluster
-    ray.init(made.address, log_to_driver=False, runtime_env=ENVIRONMENT)
     here = write_index(source, tmp_path / "here", column="tokens")
     output, left = tmp_path / "ray", []
 
@@ -94,7 +83,7 @@ def test_a_killed_worker_and_node_lose_nothing(cluster, source, tmp_path):
         while len(packs_in(output)) < 2:
             time.sleep(0.005)
         kill_worker()
-        made.remove_node(nodes[0], allow_graceful=False)
+        cluster.kill_one()
         left.append(NUM_FILES // FILES_PER_GROUP - len(packs_in(output)))
 
     killer = threading.Thread(target=kill)
@@ -109,11 +98,11 @@ def test_a_killed_worker_and_node_lose_nothing(cluster, source, tmp_path):
     assert (again.num_read, again.pinned) == (0, there.pinned)
 
 
-def test_a_killed_driver_goes_on(cluster, source, tmp_path):
-    made, _ = cluster
+def test_a_killed_driver_goes_on(ray_nodes, source, tmp_path):
+    ray_nodes.replace()
     here = write_index(source, tmp_path / "here", column="tokens")
     output = tmp_path / "ray"
-    words = [str(source), str(output), made.address, json.dumps(ENVIRONMENT)]
+    words = [str(source), str(output), ray_nodes.address, json.dumps(ENVIRONMENT)]
     command = [sys.executable, "-c", DRIVER, *words]
     environment = os.environ | {"PYTHONPATH": PATHS}
     with subprocess.Popen(command, env=environment) as driver:
@@ -132,9 +121,8 @@ def test_a_killed_driver_goes_on(cluster, source, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
-def test_a_defective_file_is_named_as_it_is(cluster, source, tmp_path):
-    made, _ = cluster
-    ray.init(made.address, log_to_driver=False, runtime_env=ENVIRONMENT)
+@pytest.mark.usefixtures("cluster")
+def test_a_defective_file_is_named_as_it_is(source, tmp_path):
     (source / "077.parquet").write_bytes(b"no Parquet")
     with pytest.raises(pf.errors.CorruptFileError, match=r"077\.parquet"):
         write_index(source, tmp_path / "ray", column="tokens", engine="ray")

@@ -10,38 +10,17 @@ import pytest
 
 ray = pytest.importorskip("ray", reason="make test-trainers ARGS=ray")
 
-from ray.cluster_utils import Cluster  # noqa: E402 - likewise
-
 import pagefeed as pf  # noqa: E402
 from made.texts_made import make_tokenizer  # noqa: E402
 from made.tokenizers_made import hard_texts  # noqa: E402
-from trainers.running import TESTS  # noqa: E402
 
 
 @pytest.fixture
-def cluster():
-    """A head that runs nothing, and two nodes that do."""
+def cluster(ray_nodes):
+    """Two nodes, and this process their driver."""
+    ray_nodes.connect()
+    yield ray_nodes
     ray.shutdown()
-    made = Cluster(
-        initialize_head=True,
-        head_node_args={"num_cpus": 0, "include_dashboard": False},
-    )
-    nodes = [made.add_node(num_cpus=1) for _ in range(2)]
-    made.wait_for_nodes()
-    ray.init(
-        made.address,
-        log_to_driver=False,
-        runtime_env={
-            "env_vars": {
-                "PYTHONPATH": os.pathsep.join(
-                    (str(TESTS.parent / "python"), str(TESTS))
-                )
-            }
-        },
-    )
-    yield made, nodes
-    ray.shutdown()
-    made.shutdown()
 
 
 @pytest.fixture
@@ -81,7 +60,6 @@ def test_two_nodes_write_the_same_files(source, tmp_path):
 
 def test_a_node_that_dies_in_the_middle_loses_nothing(cluster, source, tmp_path):
     here = tokenize(source, tmp_path / "local", "local")
-    made, nodes = cluster
     account = tmp_path / "ray" / "_unfinished"
     died = []
 
@@ -89,7 +67,7 @@ def test_a_node_that_dies_in_the_middle_loses_nothing(cluster, source, tmp_path)
         while len(list(account.glob("part-*.json"))) < 2:
             time.sleep(0.01)
         died.append(len(list(account.glob("part-*.json"))))
-        made.remove_node(nodes[0], allow_graceful=False)
+        cluster.kill_one()
 
     killer = threading.Thread(target=kill)
     killer.start()
