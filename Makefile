@@ -24,7 +24,8 @@ HAVE_TRAINERS := $(VENV)/trainers
 LOCKS := tests/trainers/locks
 NAMES := $(basename $(notdir $(wildcard $(LOCKS)/*.txt)))
 # What takes longest begins first.
-TRAINERS := $(filter ray,$(NAMES)) $(filter-out ray,$(NAMES))
+LONG := ray transformers torchft
+TRAINERS := $(filter $(NAMES),$(LONG)) $(filter-out $(LONG),$(NAMES))
 TESTED := $(TRAINERS:%=tested-in-%)
 HAVE_WHEEL := $(VENV)/wheel.stamp
 # Other loaders, and what trains models on each order.

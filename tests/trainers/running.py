@@ -1,19 +1,10 @@
 """Jobs started as a launcher would: a process for each rank, their reports read."""
 
 import json
-import multiprocessing
-import os
 import re
-import runpy
-import socket
-import sys
 from collections.abc import Callable
-from multiprocessing import forkserver
-from multiprocessing.connection import wait
 from pathlib import Path
-from tempfile import mkstemp
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
+from made import launched
 from pagefeed.errors import InvalidArgumentError
 
 TESTS = Path(__file__).resolve().parent.parent
@@ -45,12 +37,6 @@ IMPORTS = (
     *("torchtitan.trainer", "transformers.trainer", "trl.trainer.sft_trainer"),
 )
 """What the jobs of all environments import; each has some of them."""
-BEFORE_IMPORTS = {
-    "OMP_NUM_THREADS": "1",
-    "JAX_PLATFORMS": "cpu",
-    "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
-    "PYTHONWARNINGS": "ignore",
-}
 
 
 def write_data(folder: Path) -> None:
@@ -83,12 +69,6 @@ def make_loader(folder: Path, data: Any = None, **options: Any) -> pf.Loader:
     return pf.Loader(data, **settings | options)
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("localhost", 0))
-        return int(found.getsockname()[1])
-
-
 def run_job(
     name: str, folder: Path, *, world_size: int, expect: int = 0, **options: Any
 ) -> list[dict[str, Any]]:
@@ -104,61 +84,9 @@ def run_job(
 
 
 def launch(argv: list[str], folder: Path, *, world_size: int, expect: int = 0) -> str:
-    """Run a script on all ranks as torchrun does; returns what they print.
-
-    Ranks are forked from a process that has imported the framework: some take longer
-    to be imported than their tests do.
-    """
-    shared = {
-        "WORLD_SIZE": str(world_size),
-        "LOCAL_WORLD_SIZE": str(world_size),
-        "MASTER_ADDR": "localhost",
-        "MASTER_PORT": str(free_port()),
-        "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])),
-        "TOKENIZERS_PARALLELISM": "false",
-        "HF_HUB_OFFLINE": "1",
-    }
-    forks = multiprocessing.get_context("forkserver")
-    forks.set_forkserver_preload(["trainers.running", *IMPORTS])
-    with patch.dict(os.environ, BEFORE_IMPORTS):
-        forkserver.ensure_running()
-    outputs = [Path(mkstemp(dir=folder, suffix=".txt")[1]) for _ in range(world_size)]
-    processes = [
-        forks.Process(
-            target=run_rank,
-            args=(argv, folder, output),
-            kwargs=shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
-        )
-        for rank, output in enumerate(outputs)
-    ]
-    try:
-        for process in processes:
-            process.start()
-        while running := [each for each in processes if each.exitcode is None]:
-            assert wait([each.sentinel for each in running], 600), "timed out"
-            if any(each.exitcode not in (None, expect) for each in running):
-                break  # The others might wait for it.
-    finally:
-        for process in processes:
-            process.kill()
-            process.join()
-    printed = "".join(output.read_text() for output in outputs)
-    codes = [process.exitcode for process in processes]
-    assert codes == [expect] * world_size, f"{codes}\n{printed}"
-    return printed
-
-
-def run_rank(argv: list[str], folder: Path, output: Path, **environment: str) -> None:
-    """Run a script in this process, which is one rank."""
-    multiprocessing.set_start_method("fork", force=True)  # Not as this one started.
-    os.environ.update(environment)
-    os.chdir(folder)
-    file = os.open(output, os.O_WRONLY)
-    os.dup2(file, sys.stdout.fileno())
-    os.dup2(file, sys.stderr.fileno())
-    sys.argv = argv
-    sys.path.insert(0, str(Path(argv[0]).parent))
-    runpy.run_path(argv[0], run_name="__main__")
+    """Run a script on all ranks, forked from a process that has the framework."""
+    options: dict[str, Any] = {"world_size": world_size, "expect": expect}
+    return launched.launch(argv, folder, imports=IMPORTS, **options)
 
 
 def shown_block(title: str, every: int) -> str:

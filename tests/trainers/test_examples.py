@@ -15,13 +15,14 @@ from trainers.running import launch
 TRL = ("sft", "dpo", "grpo")
 NAMES = (
     *("accelerate", "deepspeed", "jax", "lightning", "megatron", "olmo", "ray"),
-    *("torch", "torchtitan", "transformers", *TRL),
+    *("torchtitan", "transformers", *TRL),
 )
-ENVIRONMENTS = {"torch": "accelerate"} | dict.fromkeys(TRL, "transformers")
+"""That of torch alone runs with the other tests."""
+ENVIRONMENTS = dict.fromkeys(TRL, "transformers")
 """Where an example runs, if not in the environment of its own name."""
 
 TWO_RANKS = (
-    *("accelerate", "deepspeed", "megatron", "olmo", "torch", "transformers"),
+    *("accelerate", "deepspeed", "megatron", "olmo", "transformers"),
     *("sft", "grpo"),
 )
 """As torchrun starts them; others start processes themselves, or need one."""

@@ -11,9 +11,9 @@ pytest.importorskip("litgpt", reason="make test-trainers ARGS=litgpt")
 
 import torch
 
+from made.launched import BEFORE_IMPORTS
 from made.shared_data import ROOT
 from pagefeed.cli.demo.data import write_data
-from trainers.running import BEFORE_IMPORTS
 
 LENGTH = 64
 PATHS = [str(ROOT / "examples" / "clients"), *sys.path]

@@ -23,9 +23,9 @@ pytest.importorskip("rustbpe", reason="make test-trainers ARGS=nanochat")
 
 import torch
 
+from made.launched import BEFORE_IMPORTS
 from made.shared_data import ROOT
 from pagefeed.cli.demo.data import write_data
-from trainers.running import BEFORE_IMPORTS
 
 STEPS, SAVED = 6, 3
 TWO_RANKS = """

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from trainers.running import TESTS, Told, free_port, write_data
+from made.launched import free_port
+from trainers.running import TESTS, Told, write_data
 
 torch = pytest.importorskip("torch")
 

@@ -13,9 +13,10 @@ pytest.importorskip("torchtitan", reason="make test-trainers ARGS=torchtitan")
 import torch
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
+from made.launched import BEFORE_IMPORTS, free_port
 from made.shared_data import ROOT
 from pagefeed.cli.demo.data import write_data
-from trainers.running import BEFORE_IMPORTS, JOBS, free_port
+from trainers.running import JOBS
 
 PATHS = [str(ROOT / "examples" / "clients"), *sys.path]
 SIZES = {"seq_len": 64, "steps": 6}

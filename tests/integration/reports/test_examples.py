@@ -7,10 +7,12 @@ import re
 import runpy
 import subprocess
 import sys
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+from made.launched import launch
 from made.shared_data import ROOT
 from pagefeed.cli.demo.data import write_data
 
@@ -19,14 +21,9 @@ def test_the_curriculum(tmp_path):
     for module in ("torch", "tokenizers", "matplotlib"):
         pytest.importorskip(module, reason=f"{module} is not installed")
     write_data(tmp_path / "corpus")
-    command = [sys.executable, "examples/curriculum.py", str(tmp_path / "corpus")]
-    command += ["--folder", str(tmp_path), "--steps", "36"]
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "stopped at step 30" in done.stdout
-    stages = [line for line in done.stdout.splitlines() if line.startswith("from step")]
+    found = _run("curriculum", tmp_path, "corpus", "--folder=.", "--steps=36")
+    assert "stopped at step 30" in found
+    stages = [line for line in found.splitlines() if line.startswith("from step")]
     assert len(stages) == 3
     assert stages[2].startswith("from step   30 on")
     assert "good 100.0%" in stages[2]
@@ -35,19 +32,11 @@ def test_the_curriculum(tmp_path):
 
 def test_the_mixture_that_learns(tmp_path):
     pytest.importorskip("torch", reason="torch is not installed")
-    done = subprocess.run(
-        [sys.executable, "examples/learning_mixture.py", "--folder", str(tmp_path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stderr
-    shares = re.findall(r"pattern in the \w+ 20 steps: (\d+)%", done.stdout)
+    found = _run("learning_mixture", tmp_path, "--folder=.")
+    shares = re.findall(r"pattern in the \w+ 20 steps: (\d+)%", found)
     assert shares[0] == "50"
     assert int(shares[1]) > 80
-    assert "dealt again without losses: True" in done.stdout
+    assert "dealt again without losses: True" in found
 
 
 def test_torch_alone(tmp_path):
@@ -80,7 +69,7 @@ def test_torch_alone(tmp_path):
 
 def test_a_chat_model_is_tuned_on_what_the_assistant_says(tmp_path):
     pytest.importorskip("torch", reason="torch is not installed")
-    told = _run("examples/finetune_chat.py", str(tmp_path / "run"))
+    told = _run("finetune_chat", tmp_path, "run")
     rows = pq.read_table(tmp_path / "run" / "test.parquet")["labels"].to_pylist()
     num_labels = sum(label != -100 for row in rows for label in row)
     found = re.match(r"(\d+) labels never seen, .* is (\S+)$", told)
@@ -91,7 +80,7 @@ def test_a_chat_model_is_tuned_on_what_the_assistant_says(tmp_path):
 
 def test_a_table_grows_and_shrinks_while_a_run_goes_on(tmp_path):
     pytest.importorskip("torch", reason="torch is not installed")
-    told = _run("examples/table.py", str(tmp_path / "run"))
+    told = _run("table", tmp_path, "run")
     assert re.findall(r": (\d+) rows", told) == ["400", "600", "600", "399"]
     assert "epoch 0 goes on at step 10" in told
     steps = re.findall(r"epoch (\d) has (\d+) steps", told)
@@ -101,9 +90,33 @@ def test_a_table_grows_and_shrinks_while_a_run_goes_on(tmp_path):
     assert float(told.split()[-1]) < math.log(256) / 2
 
 
-def _run(script: str, folder: str) -> str:
+def _run(name: str, folder: Path, *arguments: str) -> str:
+    return launch([str(ROOT / "examples" / f"{name}.py"), *arguments], folder)
+
+
+def test_a_head_learns_concepts_from_spans(tmp_path):
+    pytest.importorskip("torch", reason="torch is not installed")
+    found = _run("train_concepts", tmp_path, "run")
+    assert float(found.split()[1]) < 0.3
+
+
+def test_a_model_learns_to_fill_in(tmp_path):
+    pytest.importorskip("torch", reason="torch is not installed")
+    found = _run("train_infilling", tmp_path, "run")
+    right, total = re.findall(r"(\d+) of (\d+) middles", found)[0]
+    assert int(right) >= 0.2 * int(total)  # Untrained, none is.
+
+
+def test_a_student_learns_from_files_as_from_the_teacher(tmp_path):
+    pytest.importorskip("torch", reason="torch is not installed")
+    found = _run("distill", tmp_path, "run")
+    assert found.startswith("loss ")
+
+
+def test_two_ranks_tell_their_step_times():
+    pytest.importorskip("torch", reason="torch is not installed")
     done = subprocess.run(
-        [sys.executable, script, folder],
+        [sys.executable, "examples/balanced_ranks.py", "--steps=3"],
         cwd=ROOT,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
@@ -111,37 +124,12 @@ def _run(script: str, folder: str) -> str:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_a_head_learns_concepts_from_spans(tmp_path):
-    pytest.importorskip("torch", reason="torch is not installed")
-    found = _run("examples/train_concepts.py", str(tmp_path / "run"))
-    assert float(found.split()[1]) < 0.3
-
-
-def test_a_model_learns_to_fill_in(tmp_path):
-    pytest.importorskip("torch", reason="torch is not installed")
-    found = _run("examples/train_infilling.py", str(tmp_path / "run"))
-    right, total = re.findall(r"(\d+) of (\d+) middles", found)[0]
-    assert int(right) >= 0.2 * int(total)  # Untrained, none is.
-
-
-def test_a_student_learns_from_files_as_from_the_teacher(tmp_path):
-    pytest.importorskip("torch", reason="torch is not installed")
-    found = _run("examples/distill.py", str(tmp_path / "run"))
-    assert found.startswith("loss ")
-
-
-def test_two_ranks_tell_their_step_times():
-    pytest.importorskip("torch", reason="torch is not installed")
-    found = _run("examples/balanced_ranks.py", "--steps=3")
     plain, balanced = (
         re.fullmatch(
             r"balance=(.*): (\d+) ms a step, the slower rank computes for (\d+) ms",
             line,
         )
-        for line in found.splitlines()
+        for line in done.stdout.splitlines()
     )
     assert plain is not None
     assert balanced is not None
@@ -155,26 +143,15 @@ def test_a_killed_run_goes_on_with_the_same_losses_on_other_ranks(
     pytest.importorskip("torch", reason="torch is not installed")
     write_data(tmp_path / "corpus")
     monkeypatch.chdir(ROOT)
+    script = [str(ROOT / "examples" / "real_run.py"), "corpus/web", "run", "--steps=4"]
+    script += ["--save-every=2", "--width=16", "--layers=1"]
 
     def run(ranks, *given, code=0):
-        done = subprocess.run(
-            [
-                *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
-                *(f"--nproc-per-node={ranks}", "examples/real_run.py"),
-                *(str(tmp_path / "corpus" / "web"), str(tmp_path / "run")),
-                *("--steps=4", "--save-every=2", "--width=16", "--layers=1", *given),
-            ],
-            cwd=ROOT,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == code, done.stderr
+        launch([*script, *given], tmp_path, world_size=ranks, expect=code)
         lines = (tmp_path / "run" / "steps.jsonl").read_text().splitlines()
         return [json.loads(line) for line in lines]
 
-    killed = run(2, "--die-at=3", code=1)
+    killed = run(2, "--die-at=3", code=-9)
     assert [line["step"] for line in killed] == [1, 2, 3]
     third, fourth = run(1)[3:]  # From the checkpoint of step 2.
     assert (third["step"], fourth["step"]) == (3, 4)
@@ -189,6 +166,6 @@ def test_a_killed_run_goes_on_with_the_same_losses_on_other_ranks(
 def test_pairs_of_images_and_texts(tmp_path):
     for module in ("torch", "PIL"):
         pytest.importorskip(module, reason=f"{module} is not installed")
-    found = _run("examples/train_images.py", str(tmp_path / "pairs"))
+    found = _run("train_images", tmp_path, "pairs")
     first, last = (float(line.split()[-1]) for line in found.splitlines())
     assert last < 0.7 * first

@@ -1,13 +1,11 @@
 """Two processes of a gloo group: their ranks, the proof of them, one checkpoint."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from made.launched import launch
 from made.numbered import numbered_loader, write_numbered
 
 torch = pytest.importorskip("torch", reason="the extra torch is not installed")
@@ -29,17 +27,7 @@ def folder(tmp_path_factory):
 
 
 def run_processes(folder, script, num_processes):
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
-    paths = os.pathsep.join((str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")))
-    done = subprocess.run(
-        [sys.executable, *launch, str(num_processes), str(HERE / script), str(folder)],
-        env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
+    launch([str(HERE / script), str(folder)], folder, world_size=num_processes)
 
 
 @pytest.fixture(scope="module")

@@ -47,9 +47,9 @@ def some_document(draw: st.DrawFn) -> tuple[int, list[int], list[bytes]]:
 def some_shards(draw: st.DrawFn) -> list[list[Document]]:
     """Documents in shards; spans touch, or have tokens between them."""
     tokens = itertools.count(FIRST_TOKEN)
-    shards = draw(st.lists(st.lists(some_document(), max_size=12), min_size=1))
+    some = st.lists(some_document(), max_size=12)
     made = []
-    for documents in shards[:3]:
+    for documents in draw(st.lists(some, min_size=1, max_size=3)):
         own = []
         if draw(st.integers(0, 4)) == 0:  # More than a page.
             documents.insert(0, (6000, [3, 70, 5999], [b"a", b"b"]))
