@@ -291,6 +291,10 @@ def test_mixtures(folder):
     assert [*now.state_dict()["erased"]] == ["web"]
     with pytest.raises(StateMismatchError, match="9 documents of 'web' were erased"):
         mixed(web, code).load_state_dict(now.state_dict())
+    # A mixture that has left the dataset out still knows, as it may come again.
+    without = loader_of(pf.mix({"code": code}, max_steps=40), SETTINGS["packed"])
+    without.load_state_dict(now.state_dict())
+    assert without.state_dict()["erased"] == now.state_dict()["erased"]
     both = mixed(erased(web), erased(code))
     both.load_state_dict(now.state_dict())
     assert [*both.state_dict()["erased"]] == ["code", "web"]
@@ -418,13 +422,18 @@ def test_places_are_kept_beside_the_index(folder, tmp_path, caplog):
             data = data_of(folder, cache_dir=tmp_path).erase(where="id == 41")
             loader_of(data, pf.Windows(64))
     assert not [r for r in caplog.records if "erased" in r.message]
-    # Those of other rows are others.
-    found, expected = (
-        loader_of(data.erase(where="id == 150"), pf.Windows(64), fields=("input_ids",))
-        for data in (data_of(folder, cache_dir=tmp_path), data_of(folder))
-    )
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(one["input_ids"], other["input_ids"])
+    # Those of other rows are others, as are those of as many of another selection.
+    for selected, gone in [("id >= 0", 150), ("id >= 9", 50), ("id >= 19", 60)]:
+        found, expected = (
+            loader_of(
+                data.where(selected).erase(where=f"id == {gone}"),
+                pf.Windows(64),
+                fields=("input_ids",),
+            )
+            for data in (data_of(folder, cache_dir=tmp_path), data_of(folder))
+        )
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one["input_ids"], other["input_ids"])
 
 
 def test_rows_that_are_left_are_read_a_page_at_a_time(folder, monkeypatch):

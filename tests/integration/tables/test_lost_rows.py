@@ -220,3 +220,13 @@ def test_a_key_that_does_not_tell_rows_is_refused(tmp_path):
     DeltaTable(tmp_path / "parts").delete("lang = 'en'")
     left = then.erase(snapshot=pf.delta(tmp_path / "parts", column="tokens"))
     assert [row["id"] for row in left].count(None) == 10
+
+
+def test_files_of_another_selection_are_no_rewritten_ones(tmp_path):
+    write_delta(tmp_path, [rows_table(n, n + 30) for n in (0, 30, 60)])
+    whole = pf.delta(tmp_path, column="tokens", metadata=["id"])
+    some = whole.where("id < 60")
+    assert len(some.files) == 2
+    DeltaTable(tmp_path).delete("id >= 30 and id < 60")
+    left = some.erase(snapshot=pf.delta(tmp_path, column="tokens"))
+    assert ids_left(left) == {*range(30)}
