@@ -1,5 +1,6 @@
 """Ranks from meshes, and the proof that all processes are fed what they must be."""
 
+from itertools import product
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -8,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.launch import Ranks, check_agreement, from_jax, from_mesh, gather_from
+from pagefeed.launch import (
+    Ranks,
+    check_agreement,
+    from_deepspeed,
+    from_jax,
+    from_mesh,
+    gather_from,
+)
 
 
 class Device(NamedTuple):
@@ -163,6 +171,32 @@ def test_ranks_of_a_sharding_share_all_rows(monkeypatch, spans, rank):
         return
     with pytest.raises(InvalidArgumentError, match="no equal shares"):
         from_jax(sharding, rows=6)
+
+
+def test_rows_of_a_sharding_may_be_another_axis(monkeypatch):
+    jax = SimpleNamespace(process_index=lambda: 1)
+    monkeypatch.setitem(__import__("sys").modules, "jax", jax)
+    indices = {
+        Device(process): (slice(0, 1), slice(3 * process, 3 * process + 3))
+        for process in range(2)
+    }
+    sharding = SimpleNamespace(devices_indices_map=lambda _: indices)
+    assert from_jax(sharding, rows=6, axis=1) == Ranks(1, 2)
+
+
+def test_ranks_of_a_sequence_get_other_batches_only_for_its_adapter(monkeypatch):
+    groups = SimpleNamespace()
+    monkeypatch.setitem(__import__("sys").modules, "deepspeed.utils.groups", groups)
+    fed, apart = [], []
+    for rank, sequence_rank in product(range(3), range(2)):
+        groups._get_data_parallel_rank = lambda rank=rank: rank
+        groups._get_data_parallel_world_size = lambda: 3
+        groups._get_sequence_parallel_rank = lambda rank=sequence_rank: rank
+        groups._get_sequence_parallel_world_size = lambda: 2
+        fed.append(from_deepspeed())
+        apart.append(from_deepspeed(ulysses_adapter=True))
+    assert fed == [Ranks(rank, 3) for rank in (0, 0, 1, 1, 2, 2)]
+    assert apart == [Ranks(rank, 6) for rank in range(6)]
 
 
 def test_jax_needs_jax(monkeypatch):

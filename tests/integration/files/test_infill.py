@@ -1,5 +1,6 @@
 """Infilled datasets of every kind, their states, and what cannot be infilled."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -221,20 +222,38 @@ def test_reports_know_infilled_datasets(folder):
 
 
 @pytest.mark.parametrize(
-    "other", [{"rate": 0.6}, {"spm": 0.1}, {"seed": 1}, {"prefix": 9}, {"end": None}]
+    "other",
+    [
+        {"rate": 0.6},
+        {"spm": 0.1},
+        {"seed": 1},
+        {"prefix": 9},
+        {"end": None},
+        {"within": "sequence"},
+    ],
 )
 def test_a_state_of_other_settings_is_refused_by_name(folder, other):
     plain = pf.parquet(folder / "a.parquet", column="tokens")
-    names = ("prefix", "middle", "suffix", "rate", "end")
-    settings = {name: getattr(INFILL, name) for name in names}
-    state = loader_of(plain.infill(INFILL)).state_dict()
-    changed = pf.Infill(**settings | other)
+    changed, packed = replace(INFILL, **other), {"sequences": pf.Packed(32, eos=7)}
+    state = loader_of(plain.infill(INFILL), **packed).state_dict()
     with pytest.raises(StateMismatchError) as caught:
-        loader_of(plain.infill(changed)).load_state_dict(state)
+        loader_of(plain.infill(changed), **packed).load_state_dict(state)
     assert f"{INFILL.identity} then, now {changed.identity}" in str(caught.value)
     with pytest.raises(StateMismatchError, match="then, now none"):
-        loader_of(plain).load_state_dict(state)
-    loader_of(plain.infill(INFILL)).load_state_dict(state)
+        loader_of(plain, **packed).load_state_dict(state)
+    loader_of(plain.infill(INFILL), **packed).load_state_dict(state)
+
+
+@pytest.mark.parametrize("other", [{"rate": 0.6}, {"seed": 1}, {"end": None}])
+def test_what_is_kept_of_infilled_documents_is_of_their_choice(folder, tmp_path, other):
+    path = folder / "a.parquet"
+    changed = replace(INFILL, **other)
+    _, kept, anew = (
+        pf.parquet(path, column="tokens", cache_dir=cache).infill(infill).index
+        for infill, cache in [(INFILL, tmp_path), (changed, tmp_path), (changed, None)]
+    )
+    pages = np.arange(len(anew) + 1)
+    assert kept.first_values(pages).tolist() == anew.first_values(pages).tolist()
 
 
 def test_what_cannot_be_infilled_is_refused(folder, tmp_path):

@@ -18,7 +18,7 @@ from pagefeed.core.batches import steps_ahead
 from pagefeed.core.run import Cursor
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports import Leg, forecast, verify
-from pagefeed.reports.simulation import needed_bytes, simulate_loads
+from pagefeed.reports.simulation import _Shared, needed_bytes, simulate_loads
 
 LENGTH = 64
 
@@ -203,6 +203,25 @@ def test_simulated_loads_are_the_fewest(uses, capacity):
     assert loads.sum() == brute_force_loads(uses, capacity)
     if capacity >= needed_bytes(pages, np.ones_like(pages)):
         assert loads.sum() == len(set(uses))
+
+
+@pytest.mark.parametrize(("horizon", "loads"), [(1, 3), (2, 2)])
+def test_a_page_stays_for_a_use_that_is_planned(horizon, loads):
+    uses, places = np.array([0, 1, 0]), np.array([0, 1, 2])
+    options: dict[str, Any] = {"places": places, "horizon": horizon}
+    assert simulate_loads(uses, np.ones_like(uses), 9, **options).sum() == loads
+
+
+def test_of_shared_pages_those_used_last_stay():
+    shared = _Shared(memory=8 * 10)  # An eighth is for them.
+    was_held = [shared.has("id", page, 5) for page in (0, 1, 0, 2, 0, 1)]
+    assert was_held == [False, False, True, False, True, False]
+
+
+def test_needed_bytes_are_held_together():
+    """Pages from their first use to their last one."""
+    uses, sizes = np.array([0, 1, 0, 2]), np.array([5, 3, 5, 2])
+    assert needed_bytes(uses, sizes) == 8
 
 
 @pytest.mark.parametrize("shuffle", SHUFFLES)

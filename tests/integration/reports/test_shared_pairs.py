@@ -2,6 +2,7 @@
 
 from collections import Counter
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -59,17 +60,7 @@ def counted(loader: pf.Loader) -> dict[str, float]:
     return found
 
 
-@pytest.mark.parametrize("name", CUTS)
-def test_shared_pairs_are_those_counted_by_hand(folder, name):
-    loader = pf.Loader(
-        pf.parquet(folder, column="input_ids"),
-        sequences=CUTS[name],
-        batch_size=8,
-        shuffle="row",
-        seed=1,
-        rank=0,
-        world_size=1,
-    )
+def assert_counted(loader: pf.Loader):
     plan, wanted = forecast(loader), counted(loader)
     # What two blocks of one file have in common at their border is not looked at.
     for found, of in [
@@ -80,6 +71,24 @@ def test_shared_pairs_are_those_counted_by_hand(folder, name):
     by_chance = 4 * np.sqrt(wanted["page random"] / len(loader))
     assert abs(plan.same_page_pairs - wanted["page"]) < max(0.1, by_chance)
     assert plan.same_file_pairs == pytest.approx(wanted["file"], rel=0.15)
+
+
+SETTINGS: dict[str, Any] = {"shuffle": "row", "seed": 1, "rank": 0, "world_size": 1}
+
+
+@pytest.mark.parametrize("name", CUTS)
+def test_shared_pairs_are_those_counted_by_hand(folder, name):
+    data = pf.parquet(folder, column="input_ids")
+    assert_counted(pf.Loader(data, sequences=CUTS[name], batch_size=8, **SETTINGS))
+
+
+def test_sequences_of_two_datasets_share_nothing(folder):
+    parts = {
+        str(number): pf.parquet(folder / f"{number}.parquet", column="input_ids")
+        for number in (0, 1, 3)
+    }
+    mixed = pf.mix(parts, max_epochs=dict.fromkeys(parts, 1))
+    assert_counted(pf.Loader(mixed, sequences=pf.Packed(32), batch_size=8, **SETTINGS))
 
 
 def test_pairs_of_budgets_are_of_whole_batches(folder):

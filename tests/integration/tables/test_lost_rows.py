@@ -228,5 +228,8 @@ def test_files_of_another_selection_are_no_rewritten_ones(tmp_path):
     some = whole.where("id < 60")
     assert len(some.files) == 2
     DeltaTable(tmp_path).delete("id >= 30 and id < 60")
-    left = some.erase(snapshot=pf.delta(tmp_path, column="tokens"))
-    assert ids_left(left) == {*range(30)}
+    now = pf.delta(tmp_path, column="tokens", metadata=["id"])
+    assert ids_left(some.erase(snapshot=now)) == {*range(30)}
+    write_delta(tmp_path, [rows_table(90, 120)])
+    later = pf.delta(tmp_path, column="tokens").where("id >= 60")
+    assert ids_left(now.erase(snapshot=later)) == {*range(30, 60)}
