@@ -148,6 +148,19 @@ def test_wrong_ranks_are_named(made, same, match):
         agree(made, same)
 
 
+def test_those_that_wait_get_the_same_batches_as_their_group_alone():
+    """Of a fleet, whose members that wait have no rank."""
+    pairs = [[0, 1], [0, 1], [2, 3], [2, 3], [4, 5], [4, 5], [6, 7], [6, 7]]
+    agree(feeds(0, 0, None, None, 1, 1, None, None, world_size=2), pairs)
+    apart = feeds(0, 0, None, 1, 1, None, world_size=2)
+    with pytest.raises(InvalidArgumentError, match="2 processes have rank 0, 1 have"):
+        agree(apart, pairs[:6])
+    torn = feeds(0, None, None, 0, 1, 1, world_size=2)
+    torn[2] = torn[1]
+    with pytest.raises(InvalidArgumentError, match=r"0 and none \(with process 0"):
+        agree(torn, [[0, 1], [0, 1], [0, 3], [0, 3], [4, 5], [4, 5]])
+
+
 @pytest.mark.parametrize(
     ("spans", "rank"),
     [
@@ -217,5 +230,11 @@ def test_a_group_has_every_part_of_its_sequences():
     for wrong in ([(0, 2)] * 4, [(0, 2), (1, 2), (1, 2), (1, 2)]):
         with pytest.raises(InvalidArgumentError, match=r"part . of 2"):
             agree(group, same, wrong)
+    with pytest.raises(InvalidArgumentError, match="1 processes get part 1 of 2"):
+        agree(
+            feeds(0, 0, 0, 1, 1, 1, world_size=2),
+            [[0, 1, 2]] * 3 + [[3, 4, 5]] * 3,
+            [(0, 2), (0, 2), (1, 2), (0, 2), (1, 2), (1, 2)],
+        )
     with pytest.raises(InvalidArgumentError, match="no processes get part 1 of 2"):
         agree(feeds(0, world_size=1), parts=[(0, 2)])

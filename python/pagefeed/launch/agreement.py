@@ -12,7 +12,7 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress, product
-from typing import Any
+from typing import Any, TypeAlias
 
 from pagefeed.core._base import require, some_of
 from pagefeed.errors import InvalidArgumentError, RankWarning
@@ -125,10 +125,12 @@ def check_agreement(
             tuple(compress(values, is_fed)) for values in (every_rank, shards, groups)
         )
     all_ranks = [Ranks(*values) for values in every_rank]
-    _check_sizes(all_ranks)
+    feeds = [_feed(*each) for each in enumerate(zip(every_rank, groups, strict=True))]
+    _check_sizes(all_ranks, feeds)
     _check_parts(all_ranks, [Ranks(*values) for values in shards])
     if any(values is not None for values in groups):
-        _check_same(all_ranks, [values or [n] for n, values in enumerate(groups)])
+        same_batches = [values or [n] for n, values in enumerate(groups)]
+        _check_same(feeds, all_ranks[0].world_size, same_batches)
     else:
         _say_unproven(all_ranks, _model_parallel_groups())
 
@@ -160,7 +162,16 @@ def _say_unproven(ranks: list[Ranks], groups: list[str]) -> None:
     )
 
 
-def _check_sizes(ranks: list[Ranks]) -> None:
+Feed: TypeAlias = int | str
+"""The rank of a process, or of those of a fleet that wait, which group they are of."""
+
+
+def _feed(process: int, of: tuple[tuple[int | None, int], list[int] | None]) -> Feed:
+    (rank, _), group = of
+    return f"none (with process {min(group or [process])})" if rank is None else rank
+
+
+def _check_sizes(ranks: list[Ranks], feeds: list[Feed]) -> None:
     """Check that all ranks are present, equally often."""
     first = ranks[0].world_size
     for process, feed in enumerate(ranks):
@@ -170,14 +181,13 @@ def _check_sizes(ranks: list[Ranks]) -> None:
                 f"{feed.world_size}: give all loaders the same number of data-parallel "
                 "ranks"
             )
-    rank_of = [feed.rank for feed in ranks]
-    counts = Counter(rank_of)
+    counts = Counter(feeds)
     missing = [rank for rank in range(first) if rank not in counts]
     if missing:
-        twice = [n for n, rank in enumerate(rank_of) if counts[rank] > 1]
+        twice = [n for n, rank in enumerate(feeds) if counts[rank] > 1]
         raise InvalidArgumentError(
             f"nobody has rank {missing[0]} of world_size={first}: its data would never "
-            f"be trained on; the processes have ranks [{some_of(rank_of)}]"
+            f"be trained on; the processes have ranks [{some_of(feeds)}]"
             + (f", so [{some_of(twice)}] train on the same" if twice else "")
             + ". Take them from pagefeed.launch.from_mesh or from_group"
         )
@@ -207,18 +217,18 @@ def _check_parts(ranks: list[Ranks], shards: list[Ranks]) -> None:
             )
 
 
-def _check_same(ranks: list[Ranks], groups: list[list[int]]) -> None:
+def _check_same(feeds: list[Feed], world_size: int, groups: list[list[int]]) -> None:
     """Two processes have one rank exactly if they are in one group."""
-    by_rank = defaultdict[int, set[int]](set)
-    for process, feed in enumerate(ranks):
-        by_rank[feed.rank].add(process)
-    for own, (mine, group) in enumerate(zip(ranks, groups, strict=True)):
-        wrong = by_rank[mine.rank].symmetric_difference(group) - {own}
+    by_rank = defaultdict[Feed, set[int]](set)
+    for process, feed in enumerate(feeds):
+        by_rank[feed].add(process)
+    for own, (mine, group) in enumerate(zip(feeds, groups, strict=True)):
+        wrong = by_rank[mine].symmetric_difference(group) - {own}
         if wrong:
             other = min(wrong)
             need = "the same batches" if other in group else "different batches"
             raise InvalidArgumentError(
-                f"processes {own} and {other} need {need}, and have ranks {mine.rank} "
-                f"and {ranks[other].rank} of {mine.world_size}: rank must be that of "
+                f"processes {own} and {other} need {need}, and have ranks {mine} "
+                f"and {feeds[other]} of {world_size}: rank must be that of "
                 "the data-parallel group (pagefeed.launch.from_mesh)"
             )

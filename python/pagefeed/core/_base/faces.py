@@ -24,14 +24,14 @@ def text_of(kind: str, facts: Facts) -> str:
     return f"{kind}({', '.join(shown)})"
 
 
-def some_of(numbers: Sequence[int]) -> str:
-    """Return the first eight of some numbers as text.
+def some_of(things: Sequence[object]) -> str:
+    """Return the first eight of some things as text.
 
     Example:
         >>> some_of([1, 2]), some_of(range(10_000))
         ('1, 2', '0, 1, 2, 3, 4, 5, 6, 7, ...')
     """
-    return ", ".join(map(str, numbers[:8])) + ", ..." * (len(numbers) > 8)
+    return ", ".join(map(str, things[:8])) + ", ..." * (len(things) > 8)
 
 
 def html_of(kind: str, facts: Facts) -> str:
