@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pagefeed.core.dataset.folders import column_of_values
 from pagefeed.core.storage import Storage
-from pagefeed.selection import Files, files_that_may_match
+from pagefeed.selection import Files, files_that_may_match, table_columns
 from pagefeed.selection.table_columns import Bounds, TableColumns
 
 KINDS: dict[str, tuple[pa.DataType, list[Any]]] = {
@@ -164,6 +164,14 @@ def test_times_that_bounds_cut_to_milliseconds_stay(tmp_path, time, bound):
     files = Files(Storage(), [path, "1"], {}, table)
     assert files_that_may_match(files, f"at == '{time}'") == [0, 1]
     assert files_that_may_match(files, "at > '2026-01-03T00:26:40.347'") == [0]
+
+
+def test_counts_that_are_unknown_prove_nothing():
+    assert table_columns.bounds_of(1, 2, num_nulls=None, num_rows=5) == Bounds(1, 2)
+    assert table_columns.bounds_of(None, None, num_nulls=5, num_rows=None) is None
+    assert table_columns.bounds_of(1, 2, num_nulls=0, num_rows=5) == Bounds(
+        1, 2, may_be_null=False
+    )
 
 
 def test_what_is_proved_is_left_out(tmp_path):

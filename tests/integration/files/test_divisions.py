@@ -5,9 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
+import pagefeed as pf
 from made.filtered import ROWS, dataset_of, rows_of, write_files
 from pagefeed.errors import InvalidArgumentError
 
@@ -99,6 +102,15 @@ def test_quantiles_divide_evenly(files):
         dataset.where("place == 5").tiers("meta.n", quantiles=2)
     with pytest.raises(InvalidArgumentError, match="type string"):
         dataset.tiers("lang", quantiles=2)
+
+
+def test_quantiles_are_of_the_rows_that_have_a_value(tmp_path):
+    values = [float(n) for n in range(60)] + [None] * 20 + [float("nan")] * 20
+    table = pa.table({"input_ids": [[7]] * 100, "quality": values})
+    pq.write_table(table, tmp_path / "a.parquet")
+    data = pf.parquet(tmp_path, column="input_ids")
+    *sizes, missing = map(len, data.tiers("quality", quantiles=3).values())
+    assert (sizes, missing) == ([20] * 3, 40)
 
 
 def test_tiers_are_named_for_what_they_hold(files):

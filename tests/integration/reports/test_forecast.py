@@ -18,7 +18,12 @@ from pagefeed.core.batches import steps_ahead
 from pagefeed.core.run import Cursor
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports import Leg, forecast, verify
-from pagefeed.reports.simulation import _Shared, needed_bytes, simulate_loads
+from pagefeed.reports.simulation import (
+    _page_reads,
+    _Shared,
+    needed_bytes,
+    simulate_loads,
+)
 
 LENGTH = 64
 
@@ -210,6 +215,28 @@ def test_a_page_stays_for_a_use_that_is_planned(horizon, loads):
     uses, places = np.array([0, 1, 0]), np.array([0, 1, 2])
     options: dict[str, Any] = {"places": places, "horizon": horizon}
     assert simulate_loads(uses, np.ones_like(uses), 9, **options).sum() == loads
+
+
+def test_pages_that_one_page_of_tokens_needs_come_again_with_it(tmp_path):
+    table = pa.table(
+        {"input_ids": [[7] * 4] * 1000, "id": [f"{n:0500}" for n in range(1000)]}
+    )
+    options: dict[str, Any] = {"use_dictionary": False, "write_batch_size": 4}
+    pq.write_table(table, tmp_path / "a.parquet", data_page_size=2000, **options)
+    data = pf.parquet(tmp_path, column="input_ids", metadata=["id"])
+    pages, columns = np.arange(len(data.index)), {"id": data.source_of("id")}
+
+    def reads(uses: Any, is_counted: Any) -> float:
+        cut = pf.Windows(LENGTH).index(data.spans)
+        counted = np.broadcast_to(is_counted, len(uses))
+        return _page_reads(cut, data.index, columns, uses, counted, 1 << 30)["id"][0]
+
+    once, twice = reads(pages, is_counted=True), np.tile(pages, 2)
+    assert once > 4 * len(pages)
+    assert 1.6 * once < reads(twice, is_counted=True) < 2 * once
+    # The first half has only what the second finds in memory.
+    half = np.arange(len(twice)) >= len(pages)
+    assert reads(twice, half) == reads(twice, is_counted=True) - once
 
 
 def test_of_shared_pages_those_used_last_stay():
