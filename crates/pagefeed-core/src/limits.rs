@@ -47,6 +47,21 @@ pub fn limit_pages(bytes: usize) {
     MOST_BYTES.set(bytes.min(MAX_DECODED_PAGE_BYTES) as u64);
 }
 
+/// Does `work` with a limit of decoded bytes of a page of its own.
+pub fn with_pages_below<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
+    struct Before(u64);
+
+    impl Drop for Before {
+        fn drop(&mut self) {
+            MOST_BYTES.set(self.0);
+        }
+    }
+
+    let _before = Before(MOST_BYTES.get());
+    limit_pages(bytes);
+    work()
+}
+
 /// Refuses a page that decodes to more bytes than it may.
 pub(crate) fn check_page_size(size: u64) -> Result<u64> {
     let most = MOST_BYTES.get();

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use pagefeed_core::error::Result;
 use pagefeed_core::index::{BuildOptions, FileRange, Index as CoreIndex};
 use pagefeed_core::infill::{Infilling, arrange_lists, infilled_field};
+use pagefeed_core::limits::with_pages_below;
 use pagefeed_core::page::PageOpener;
 use pagefeed_core::pages::aligned_column::AlignedColumn;
 use pagefeed_core::pages::dictionaries::DictionaryCache;
@@ -457,9 +458,16 @@ impl Index {
         })
     }
 
-    /// Reads and decodes one page; its documents are infilled as in epoch 0.
-    #[pyo3(signature = (page, *, verify_checksums))]
-    fn read_page(&self, py: Python<'_>, page: u64, verify_checksums: bool) -> PyResult<ArrowArray> {
+    /// Reads and decodes one page; its documents are infilled as in epoch 0. A page that
+    /// decodes to more than `most_bytes` is refused before it takes them.
+    #[pyo3(signature = (page, *, verify_checksums, most_bytes=usize::MAX))]
+    fn read_page(
+        &self,
+        py: Python<'_>,
+        page: u64,
+        verify_checksums: bool,
+        most_bytes: usize,
+    ) -> PyResult<ArrowArray> {
         reading(py, self.indexed(verify_checksums), |column| {
             let field = self.index.field();
             let read = |opener: &mut PageOpener| -> Result<_> {
@@ -472,7 +480,7 @@ impl Index {
                 let texts = TextColumn::new(column, how, None)?;
                 Ok((texts.read_lists(opener, page, nothing)?, field))
             };
-            let (mut array, mut field) = Self::opened(read)?;
+            let (mut array, mut field) = with_pages_below(most_bytes, || Self::opened(read))?;
             if let Some((infilling, filling)) = &self.infilling {
                 let first = self.index.rows_of_page(page)?.start;
                 field = infilled_field(&field)?;

@@ -4,6 +4,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import pagefeed as pf
+from pagefeed import _core
 from pagefeed.prepare.texts import (
     Wanted,
     find_inputs,
@@ -131,3 +133,49 @@ def test_rows_after_damage_in_a_row_group_are_told(tmp_path, monkeypatch, at):
     assert [at for at, _ in found] == [f"row {n}" for n in kept]
     texts = stored(made_texts())
     assert [text for _, text in found] == [texts[n] for n in kept]
+
+
+@pytest.mark.parametrize("is_indexed", [True, False])
+def test_a_damaged_page_header_is_named(tmp_path, is_indexed):
+    path = tmp_path / "a.parquet"
+    write(path, made_texts(), use_dictionary=False, write_page_index=is_indexed)
+    index = _core.Index.build(
+        [str(path)], "text", page_index=True, verify_checksums=True, num_threads=1
+    )
+    pages = [index.locate(page) for page in range(index.num_pages)]
+    [(_, _, page, first, _, offset, _)] = [at for at in pages if at[1:3] == (1, 3)]
+    data = bytearray(path.read_bytes())
+    data[offset] ^= 0xFF
+    path.write_bytes(data)
+    tok = pf.Tokenizer(lambda text: list(text.encode()), vocab_size=256)
+    # Without an index, pages behind the damage cannot be found.
+    row = first if is_indexed else GROUP_ROWS
+    place = f"{path}, rows {row} to {2 * GROUP_ROWS - 1}: row group 1, column text, "
+    with pytest.raises(pf.errors.CorruptFileError) as error:
+        pf.tokenize(path, tmp_path / "out", tokenizer=tok)
+    assert f"{place}page {page}, offset {offset}: " in str(error.value)
+    done = pf.tokenize(
+        path, tmp_path / "some", tokenizer=tok, on_error="skip", max_rejected=0.5
+    )
+    assert done.num_documents == NUM_ROWS - (2 * GROUP_ROWS - row)
+    assert done.num_rejected == 2 * GROUP_ROWS - row
+
+
+@pytest.mark.parametrize("settings", [{}, {"dictionary_pagesize_limit": 1 << 30}])
+def test_no_page_is_decoded_to_many_bytes(tmp_path, monkeypatch, settings):
+    """A page of a few bytes can name a long text often; or hold many."""
+    monkeypatch.setattr(parquet_files, "PAGE_BYTES", 1 << 20)
+    texts = [f"{n % 7} " * 20_000 for n in range(200)]
+    options = {"data_page_size": 1 << 30, "write_batch_size": 200, **settings}
+    path = write(
+        tmp_path / "a.parquet", texts, use_dictionary=bool(settings), **options
+    )
+    inputs = find_inputs([path], None, None)
+    wanted = Wanted(source="text", kept={}, batch_bytes=BATCH_BYTES)
+    [file_range] = ranges_of(inputs, 0, 1 << 40)
+    found, largest = [], 0
+    for batch in read_range(inputs.storage, file_range, wanted):
+        found += batch.table["text"].to_pylist()
+        largest = max(largest, batch.table.get_total_buffer_size())
+    assert found == texts
+    assert largest < 2 << 20

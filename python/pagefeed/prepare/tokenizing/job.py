@@ -15,7 +15,7 @@ from pagefeed.tokenizer import Rows, Tokenizer
 
 __all__ = ["Job", "Task", "make_wanted", "nested_text", "plan", "types_of_inputs"]
 
-VERSION = 6
+VERSION = 7
 TEXT_PER_SHARD = 2
 """Bytes of text for a byte of a shard, so that a task has about one shard."""
 SETTINGS = ("column", "shard_bytes", "page_bytes", "compression", "on_error")
