@@ -2,16 +2,20 @@
 
 By processor time, in turns, so that ratios hold on a busy machine too::
 
-    python benchmarks/bench_tokenize.py [--texts FILES --tokenizer FILE] [--rounds 3]
+    python benchmarks/bench_tokenize.py [--texts FILES --tokenizer FILE] [--pairs 15]
 
-1. ``pagefeed.tokenize`` of Parquet and of lines of JSON on one thread, beside bare
-   ``encode_batch`` of the same texts; all on threads that have seen nothing. Once with
-   a tokenizer that was just loaded, whose engine is still to be tried on its first
-   documents, and once with one for which that is over, as in a job of many files.
+1. ``pagefeed.tokenize`` of Parquet (zstd) and of lines of JSON on one thread, beside
+   bare ``encode_batch`` of the same texts, on threads that have seen nothing. Each
+   takes some tenths of a second, right after the other: the speed of a machine may
+   change by a third within a minute. Pairs change their order, and the ratio is that
+   of each pair: median and quartiles. The engine was tried on its first documents
+   before, as in a job of many files; ``--fresh`` takes new tokenizers.
 2. The same by parts, in ns a token: reading alone, with encoding and pages.
-3. The codecs of pages: bytes a token, ns to write, tokens/s when loaded.
-4. ``shuffle="row"`` over the files it wrote, beside the same rows as pyarrow writes
-   them by default, with memory for a tenth of the decoded tokens.
+3. The codecs of pages: bytes a token, tokens/s when loaded.
+4. ``shuffle="row"`` over all files that it writes, beside the same rows as pyarrow
+   writes them by default, with memory for a tenth of the decoded tokens.
+
+``--only 1`` stops after the first.
 
 Needs pyarrow; without ``--texts`` the standard library's sources are taken.
 """
@@ -21,6 +25,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import statistics
 import tempfile
 import threading
@@ -45,6 +50,8 @@ PAGE_BYTES = 64 << 10
 LENGTH = 2048
 SEQUENCES = 2000
 """Of the row-exact shuffle, of each file."""
+SAMPLE_BYTES = 48 << 20
+"""Bytes of the texts of a pair."""
 Times = dict[str, list[float]]
 
 
@@ -53,7 +60,11 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--texts", nargs="+", type=Path, help="Parquet with `text`")
     parser.add_argument("--tokenizer", type=Path, help="a tokenizer.json")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--pairs", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=3, help="of parts and loading")
+    parser.add_argument("--codecs", nargs="+", default=list(CODECS))
+    parser.add_argument("--fresh", action="store_true")
+    parser.add_argument("--only", type=int, default=4)
     return parser.parse_args()
 
 
@@ -67,19 +78,30 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 class Inputs:
-    """Texts, as Parquet and as lines of JSON."""
+    """Texts, as Parquet and as lines of JSON: every so many of some files."""
 
     def __init__(self, files: list[Path], tokenizer: Path, folder: Path) -> None:
+        self.files = files
         self.tokenizer = tokenizer
         self.folder = folder
-        self.texts: list[str] = []
+        texts: list[str] = []
         for path in files:
-            self.texts += pq.read_table(path, columns=["text"])["text"].to_pylist()
-        lines = folder / "texts.jsonl"
+            texts += pq.read_table(path, columns=["text"])["text"].to_pylist()
+        step = max(1, round(sum(map(len, texts)) / SAMPLE_BYTES))
+        self.texts = texts[::step]
+        lines, rows = folder / "texts.jsonl", folder / "texts.parquet"
         with lines.open("w") as file:
             for text in self.texts:
                 file.write(json.dumps({"text": text}) + "\n")
-        self.inputs = {"Parquet": files, "JSON lines": [lines]}
+        pq.write_table(
+            pa.table({"text": self.texts}),
+            rows,
+            compression="zstd",
+            row_group_size=10_000,
+            data_page_size=256 << 10,
+            write_page_index=True,
+        )
+        self.inputs = {"Parquet": [rows], "JSON lines": [lines]}
         self.proven = self.fresh()
         self.proven.encode_batch(self.texts[:1000], num_threads=1)
         self.num_tokens = sum(map(len, self.proven.encode_batch(self.texts)))
@@ -107,28 +129,41 @@ class Inputs:
         return took / self.num_tokens * 1e9, out
 
 
-def compare(data: Inputs, rounds: int) -> Path:
-    """Print the first comparison, and the codecs; returns where files are."""
-    for name in ("just loaded", "proven"):
-        times: Times = {}
-        files: dict[str, Path] = {}
-        for number in range(rounds + 1):
-            make = data.fresh if name == "just loaded" else lambda: data.proven
-            found = {"bare encoding": data.bare(make())}
-            for codec in CODECS:
-                for kind in data.inputs:
-                    took, files[codec] = data.offline(make(), kind, codec)
-                    found[f"{kind}, {codec}"] = took
+def compare(
+    data: Inputs, codecs: list[Compression], pairs: int, *, fresh: bool
+) -> None:
+    """Print the first comparison."""
+    kinds = [(codec, kind) for codec in codecs for kind in data.inputs]
+    times: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for number in range(pairs + 1):
+        for codec, kind in kinds if number % 2 else kinds[::-1]:
+            pair = {}
+            for what in ("job", "bare") if number % 2 else ("bare", "job"):
+                tok = data.fresh() if fresh else data.proven
+                if what == "bare":
+                    pair[what] = data.bare(tok)
+                else:
+                    pair[what], out = data.offline(tok, kind, codec)
+                    shutil.rmtree(out)
             if number:  # The first has imports in it.
-                for what, took in found.items():
-                    times.setdefault(what, []).append(took)
-        show(f"tokenizer {name}", times)
-    for codec, folder in files.items():
+                times.setdefault((codec, kind), []).append((pair["bare"], pair["job"]))
+    print(f"{pairs} pairs: ns a token of bare encoding and of the job; share of bare")
+    for (codec, kind), found in times.items():
+        bare, job = (statistics.median(some) for some in zip(*found, strict=True))
+        ratios = [one / other for one, other in found]
+        low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
+        print(f"  {kind + ', ' + codec:24} {bare:6.1f} {job:6.1f}", end="")
+        print(f"  {middle:.3f} ({low:.3f} to {high:.3f})", flush=True)
+
+
+def sizes(data: Inputs, rounds: int) -> None:
+    """Print what files of each codec take, and how fast they load."""
+    for codec in CODECS:
+        _, folder = data.offline(data.proven, "Parquet", codec)
         size = sum(path.stat().st_size for path in folder.glob("*.parquet"))
         rate = statistics.median(loaded(folder) for _ in range(rounds))
-        print(f"{codec}: {size / data.num_tokens:.2f} bytes a token, ", end="")
+        print(f"{codec}: {size / data.num_tokens:.3f} bytes a token, ", end="")
         print(f"{rate:.0f} M tokens/s loaded")
-    return files["zstd"]
 
 
 def show(title: str, times: Times) -> None:
@@ -211,9 +246,10 @@ def encoded(data: Inputs, paths: list[Path], codec: str) -> None:
     read(paths, take)
 
 
-def shuffled(files: Path, rounds: int) -> None:
+def shuffled(data: Inputs, rounds: int) -> None:
     """Print the last comparison."""
-    plain = files.with_name("plain")
+    files, plain = data.folder / "all", data.folder / "plain"
+    pf.tokenize(data.files, files, tokenizer=data.proven)
     plain.mkdir()
     ids = pq.read_table(files, columns=["input_ids"]).replace_schema_metadata()
     table = ids.cast(pa.schema({"input_ids": pa.list_(pa.int32())}))
@@ -258,9 +294,10 @@ def main() -> None:
             sources = make_corpus(made)[:1]
             tokenizer = sources[0].parent / "tokenizer.json"
         data = Inputs(sources, tokenizer, Path(name))
-        files = compare(data, options.rounds)
-        parts(data, options.rounds)
-        shuffled(files, options.rounds)
+        compare(data, options.codecs, options.pairs, fresh=options.fresh)
+        steps = [parts, sizes, shuffled]
+        for step in steps[: options.only - 1]:
+            step(data, options.rounds)
         print("load", os.getloadavg()[0])
 
 
