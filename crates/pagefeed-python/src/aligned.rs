@@ -1,6 +1,16 @@
 //! What comes with tokens, number by number, as Python asks for it.
 
+use std::sync::Arc;
+
 use pagefeed_core::engine::Aligned;
+use pagefeed_core::error::Result;
+use pagefeed_core::page::PageOpener;
+use pagefeed_core::pages::aligned_column::AlignedColumn;
+use pagefeed_core::pages::dictionaries::DictionaryCache;
+use pagefeed_core::pages::indexed::Indexed;
+use pagefeed_core::pages::row_ranges::SharedPages;
+use pagefeed_core::pages::token_column::TokenColumn;
+use pagefeed_core::storage::Fetched;
 use pagefeed_core::tokens::{NumberType, PerToken};
 use pyo3::prelude::*;
 
@@ -50,4 +60,15 @@ impl AskedAligned {
     pub fn columns(&self, number: NumberType) -> impl Iterator<Item = Aligned> + use<> {
         Aligned::columns(self.per_token(), number, self.behind, self.is_shifted)
     }
+}
+
+/// Reads a page of tokens with the rows of an aligned column, and refuses rows without
+/// the numbers that are wanted.
+pub fn check_page(tokens: Indexed, page: u64, aligned: Indexed, per_token: PerToken) -> Result<()> {
+    let dictionaries = Arc::new(DictionaryCache::new(0));
+    let shared = Arc::new(SharedPages::new(0));
+    let aligned = AlignedColumn::new(aligned, per_token, &dictionaries, &shared)?;
+    let column = TokenColumn::new(tokens, &dictionaries, None)?.with(vec![aligned])?;
+    column.read(&mut PageOpener::default(), page, Fetched::NOTHING, None)?;
+    Ok(())
 }

@@ -11,22 +11,19 @@ use pagefeed_core::index::{BuildOptions, FileRange, Index as CoreIndex};
 use pagefeed_core::infill::{Infilling, arrange_lists, infilled_field};
 use pagefeed_core::limits::with_pages_below;
 use pagefeed_core::page::PageOpener;
-use pagefeed_core::pages::aligned_column::AlignedColumn;
-use pagefeed_core::pages::dictionaries::DictionaryCache;
 use pagefeed_core::pages::indexed::{Indexed, Lacking};
 use pagefeed_core::pages::reader::read_array;
 use pagefeed_core::pages::row_column::mean_row_bytes;
-use pagefeed_core::pages::row_ranges::SharedPages;
 use pagefeed_core::pages::text::Tokenization;
 use pagefeed_core::pages::text_column::TextColumn;
-use pagefeed_core::pages::token_column::{TokenColumn, row_lengths};
+use pagefeed_core::pages::token_column::row_lengths;
 use pagefeed_core::storage::{Fetched, Storage};
 use pagefeed_core::tokens::NumberType;
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple};
 
-use crate::aligned::AskedAligned;
+use crate::aligned::{AskedAligned, check_page};
 use crate::arrow::ArrowArray;
 use crate::infill::PyInfilling;
 use crate::naming::PyNaming;
@@ -447,14 +444,9 @@ impl Index {
         column: &Bound<'_, Self>,
         per_token: AskedAligned,
     ) -> PyResult<()> {
-        let (other, per_token) = (column.get().indexed(false), per_token.per_token());
+        let other = column.get().indexed(false);
         reading(py, self.indexed(false), |indexed| {
-            let dictionaries = Arc::new(DictionaryCache::new(0));
-            let shared = Arc::new(SharedPages::new(0));
-            let other = AlignedColumn::new(other, per_token, &dictionaries, &shared)?;
-            let column = TokenColumn::new(indexed, &dictionaries, None)?.with(vec![other])?;
-            column.read(&mut PageOpener::default(), page, Fetched::NOTHING, None)?;
-            Ok(())
+            check_page(indexed, page, other, per_token.per_token())
         })
     }
 
@@ -471,14 +463,13 @@ impl Index {
         reading(py, self.indexed(verify_checksums), |column| {
             let field = self.index.field();
             let read = |opener: &mut PageOpener| -> Result<_> {
-                let nothing = Fetched::NOTHING;
                 let Some(how) = self.tokenization.clone() else {
-                    let array = read_array(&column, opener, page, nothing, field.data_type())?;
+                    let kind = field.data_type();
+                    let array = read_array(&column, opener, page, Fetched::NOTHING, kind)?;
                     return Ok((array, Arc::clone(field)));
                 };
-                let field = how.field(field);
-                let texts = TextColumn::new(column, how, None)?;
-                Ok((texts.read_lists(opener, page, nothing)?, field))
+                let (field, texts) = (how.field(field), TextColumn::new(column, how, None)?);
+                Ok((texts.read_lists(opener, page, Fetched::NOTHING)?, field))
             };
             let (mut array, mut field) = with_pages_below(most_bytes, || Self::opened(read))?;
             if let Some((infilling, filling)) = &self.infilling {
