@@ -11,7 +11,7 @@
 //! [`gather`] copies tokens into batches,
 //! [`fields`] makes what comes with them, [`metadata`] what is known of their documents,
 //! [`engine`] executes plans on its own threads. [`write`](mod@write) makes files of
-//! tokens; [`order`] hashes and permutes numbers. Nothing here knows about Python.
+//! tokens; [`order`] hashes and permutes numbers, [`search`] finds them. Nothing here knows about Python.
 
 pub mod buffers;
 pub mod codec;
@@ -38,6 +38,7 @@ pub mod parallel;
 pub mod pickle;
 mod prefetch;
 pub mod schema;
+pub mod search;
 mod simd;
 pub mod storage;
 pub mod store;

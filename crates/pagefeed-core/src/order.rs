@@ -4,6 +4,7 @@
 pub mod dealing;
 
 use crate::error::{Error, Result};
+use crate::simd::{Loops, run_vectorized};
 
 /// Odd constants with well-spread bits: the multipliers of two known mixers.
 const MULTIPLIERS: [u64; 2] = [0x9E37_79B9_7F4A_7C15, 0xD6E8_FEB8_6659_FD93];
@@ -34,6 +35,16 @@ pub enum Sizes<'a> {
     Each(&'a [u64]),
 }
 
+impl Sizes<'_> {
+    #[inline(always)]
+    fn of(self, number: usize) -> u64 {
+        match self {
+            Self::One(size) => size,
+            Self::Each(sizes) => sizes[number],
+        }
+    }
+}
+
 /// Permutations of one key.
 ///
 /// Each is a Feistel network over a grid of nearly square shape, just large enough to
@@ -61,60 +72,179 @@ impl Permutations<'_> {
         if !is_whole || !(tweaks.is_empty() || tweaks.len() == values.len()) {
             return Err(Error::invalid("a size or a tweak for each number"));
         }
-        // Most numbers have the size of the one before them, and its grid.
-        let (mut size_before, mut grid) = (0, Grid::new(0));
-        for (index, value) in values.iter_mut().enumerate() {
-            let size = match sizes {
-                Sizes::One(size) => size,
-                Sizes::Each(sizes) => sizes[index],
-            };
-            if size != size_before {
-                (size_before, grid) = (size, Grid::new(size));
-            }
-            let tweak = tweaks.get(index).copied().unwrap_or(0);
-            *value = self.walk(*value, size, grid, tweak)?;
+        let begins = (0..values.len()).step_by(LANES);
+        for (begin, values) in begins.zip(values.chunks_mut(LANES)) {
+            let tweaks = tweaks.get(begin..).unwrap_or_default();
+            self.permute(values, |lane| sizes.of(begin + lane), tweaks)?;
         }
         Ok(())
     }
 
-    #[inline]
-    fn walk(&self, value: u64, size: u64, grid: Grid, tweak: u64) -> Result<u64> {
-        if value >= size {
-            return Err(Error::invalid(format!("{value} of {size} numbers")));
+    /// Permutes up to `LANES` values, side by side.
+    #[inline(always)]
+    fn permute(
+        &self,
+        values: &mut [u64],
+        size_of: impl Fn(usize) -> u64,
+        tweaks: &[u64],
+    ) -> Result<()> {
+        // Most numbers have the size of the one before them, and its grid.
+        let (mut size_before, mut grid) = (0, Grid::new(0));
+        let mut cells = Cells::<LANES>::default();
+        for (lane, &mut value) in values.iter_mut().enumerate() {
+            let size = size_of(lane);
+            if value >= size {
+                return Err(Error::invalid(format!("{value} of {size} numbers")));
+            }
+            if size != size_before {
+                (size_before, grid) = (size, Grid::new(size));
+            }
+            let tweak = tweaks.get(lane).copied().unwrap_or(0);
+            cells.put(lane, value, grid, tweak);
         }
-        let mut mapped = self.step(value, grid, tweak);
-        while mapped >= size {
-            mapped = self.step(mapped, grid, tweak);
+        run_vectorized(Pass {
+            of: self,
+            cells: &mut cells,
+        });
+        for (lane, value) in values.iter_mut().enumerate() {
+            *value = cells.number(lane);
+            let size = size_of(lane);
+            if *value >= size {
+                *value = self.walk(cells.lane(lane), size);
+            }
         }
-        Ok(mapped)
+        Ok(())
     }
 
-    /// One pass of the network: each round adds a hash of one coordinate to the other.
-    #[inline]
-    fn step(&self, value: u64, grid: Grid, tweak: u64) -> u64 {
-        let mut left = value / grid.columns;
-        let mut right = value - left * grid.columns;
-        let pairs = self.rounds.chunks_exact(2);
-        if self.inverse {
+    /// Walks on from a spare cell.
+    fn walk(&self, mut cell: Cells<1>, size: u64) -> u64 {
+        while cell.number(0) >= size {
+            let cells = &mut cell;
+            Pass { of: self, cells }.run();
+        }
+        cell.number(0)
+    }
+}
+
+/// One pass of the network: each round adds a hash of one coordinate to the other.
+struct Pass<'a, const N: usize> {
+    of: &'a Permutations<'a>,
+    cells: &'a mut Cells<N>,
+}
+
+impl<const N: usize> Loops for Pass<'_, N> {
+    #[inline(always)]
+    fn run(self) {
+        let cells = self.cells;
+        let pairs = self.of.rounds.chunks_exact(2);
+        if self.of.inverse {
             for pair in pairs.rev() {
-                right = subtract(
-                    right,
-                    hash(left, pair[1], tweak, grid.columns),
-                    grid.columns,
-                );
-                left = subtract(left, hash(right, pair[0], tweak, grid.rows), grid.rows);
+                cells.turn_right(pair[1], true);
+                cells.turn_left(pair[0], true);
             }
         } else {
             for pair in pairs {
-                left = add(left, hash(right, pair[0], tweak, grid.rows), grid.rows);
-                right = add(
-                    right,
-                    hash(left, pair[1], tweak, grid.columns),
-                    grid.columns,
-                );
+                cells.turn_left(pair[0], false);
+                cells.turn_right(pair[1], false);
             }
         }
-        left * grid.columns + right
+    }
+}
+
+/// Numbers permuted side by side: enough for the processor's vectors.
+const LANES: usize = 32;
+
+/// Numbers as coordinates in their grids.
+struct Cells<const N: usize> {
+    left: [u64; N],
+    right: [u64; N],
+    rows: [u64; N],
+    columns: [u64; N],
+    tweaks: [u64; N],
+}
+
+impl<const N: usize> Default for Cells<N> {
+    /// The only number of grids of one cell.
+    fn default() -> Self {
+        Self {
+            left: [0; N],
+            right: [0; N],
+            rows: [1; N],
+            columns: [1; N],
+            tweaks: [0; N],
+        }
+    }
+}
+
+impl<const N: usize> Cells<N> {
+    #[inline(always)]
+    fn put(&mut self, lane: usize, value: u64, grid: Grid, tweak: u64) {
+        (self.rows[lane], self.columns[lane]) = (grid.rows, grid.columns);
+        self.tweaks[lane] = tweak;
+        self.left[lane] = value / grid.columns;
+        self.right[lane] = value - self.left[lane] * grid.columns;
+    }
+
+    #[inline(always)]
+    fn number(&self, lane: usize) -> u64 {
+        self.left[lane] * self.columns[lane] + self.right[lane]
+    }
+
+    fn lane(&self, lane: usize) -> Cells<1> {
+        Cells {
+            left: [self.left[lane]],
+            right: [self.right[lane]],
+            rows: [self.rows[lane]],
+            columns: [self.columns[lane]],
+            tweaks: [self.tweaks[lane]],
+        }
+    }
+
+    #[inline(always)]
+    fn turn_left(&mut self, key: u64, back: bool) {
+        turn(
+            &mut self.left,
+            &self.right,
+            &self.rows,
+            &self.tweaks,
+            key,
+            back,
+        );
+    }
+
+    #[inline(always)]
+    fn turn_right(&mut self, key: u64, back: bool) {
+        turn(
+            &mut self.right,
+            &self.left,
+            &self.columns,
+            &self.tweaks,
+            key,
+            back,
+        );
+    }
+}
+
+/// Adds a hash of the other coordinate to one, or takes it off again.
+#[inline(always)]
+fn turn<const N: usize>(
+    coordinate: &mut [u64; N],
+    other: &[u64; N],
+    extents: &[u64; N],
+    tweaks: &[u64; N],
+    key: u64,
+    back: bool,
+) {
+    for lane in 0..N {
+        let extent = extents[lane];
+        let hashed = hash(other[lane], key, tweaks[lane], extent);
+        let more = if back { extent - hashed } else { hashed };
+        let sum = coordinate[lane] + more;
+        coordinate[lane] = if sum as i64 >= extent as i64 {
+            sum - extent
+        } else {
+            sum
+        };
     }
 }
 
@@ -136,26 +266,14 @@ impl Grid {
 }
 
 /// Hashes a coordinate to one below `extent`, which is far below 2^32.
-#[inline]
+#[inline(always)]
 fn hash(coordinate: u64, key: u64, tweak: u64, extent: u64) -> u64 {
     let mut mixed = coordinate.wrapping_add(key).wrapping_add(tweak);
     mixed = mixed.wrapping_mul(MULTIPLIERS[0]);
     mixed ^= mixed >> HALF;
     mixed = mixed.wrapping_mul(MULTIPLIERS[1]) >> HALF;
     // 32 random bits times the extent: the upper bits are uniform below it.
-    mixed.wrapping_mul(extent) >> HALF
-}
-
-/// The sum of two numbers below `extent`, modulo it, without a branch.
-#[inline]
-fn add(value: u64, more: u64, extent: u64) -> u64 {
-    let sum = value + more;
-    sum.min(sum.wrapping_sub(extent))
-}
-
-#[inline]
-fn subtract(value: u64, less: u64, extent: u64) -> u64 {
-    add(value, extent - less, extent)
+    mixed.wrapping_mul(extent & u64::from(u32::MAX)) >> HALF
 }
 
 #[cfg(test)]

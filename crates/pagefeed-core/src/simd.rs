@@ -22,3 +22,27 @@ pub(crate) fn vectorized<S, T, R>(
 fn with_avx2<S, T, R>(source: &[S], target: &mut [T], work: impl FnOnce(&[S], &mut [T]) -> R) -> R {
     work(source, target)
 }
+
+/// Work whose loops are too long for a closure to be inlined. `run` must be
+/// `#[inline(always)]`.
+pub(crate) trait Loops {
+    /// Does the work.
+    fn run(self);
+}
+
+/// Runs loops with AVX2 if the processor has it.
+#[inline(always)]
+pub(crate) fn run_vectorized(loops: impl Loops) {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2.
+        return unsafe { run_with_avx2(loops) };
+    }
+    loops.run();
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn run_with_avx2(loops: impl Loops) {
+    loops.run();
+}

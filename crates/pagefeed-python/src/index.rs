@@ -367,6 +367,25 @@ impl Index {
         PyTuple::new(py, columns)
     }
 
+    /// Lists the pages of ranges, from `first` up to `end`. Returns the first page of each
+    /// range among these, and their number (uint32), each page (int64) and its rows
+    /// (uint32).
+    fn slices<'py>(
+        &self,
+        py: Python<'py>,
+        first: PyBuffer<i64>,
+        end: PyBuffer<i64>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let (first, end) = (first.to_vec(py)?, end.to_vec(py)?);
+        let pages = detached(py, || self.index.slices(&first, &end))?;
+        let columns = [
+            bytes_of(py, pages.offsets),
+            bytes_of(py, pages.page),
+            bytes_of(py, pages.num_rows),
+        ];
+        PyTuple::new(py, columns)
+    }
+
     /// First page of each row group, as 64-bit integers in native order.
     fn row_group_runs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let runs = detached(py, || Ok(self.index.row_group_runs()))?;

@@ -69,7 +69,7 @@ mod _core {
     use crate::tokenizer::{Tokenizer, json_texts, text_of};
 
     #[pymodule_export]
-    use crate::order::{deal, mix, permute};
+    use crate::order::{deal, find_ranges, mix, permute};
     #[pymodule_export]
     use crate::packing::pack;
     #[pymodule_export]

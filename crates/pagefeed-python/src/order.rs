@@ -2,7 +2,9 @@
 
 use pagefeed_core::order::dealing::{Dealing, Key, Stretch};
 use pagefeed_core::order::{self, Permutations, Sizes};
+use pagefeed_core::search::holding;
 use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -59,6 +61,26 @@ pub fn deal<'py>(
         })
     })?;
     Ok((bytes_of(py, dealt.put), bytes_of(py, dealt.sequences)))
+}
+
+/// Writes, for each of `numbers`, which of the ranges between `borders` holds it: the last
+/// that begins at or before it. All are contiguous int64 arrays; no number is negative.
+#[pyfunction]
+pub fn find_ranges(
+    py: Python<'_>,
+    borders: PyBuffer<i64>,
+    numbers: PyBuffer<i64>,
+    found: PyBuffer<i64>,
+) -> PyResult<()> {
+    let borders = borders.as_slice(py).filter(|borders| borders.len() > 1);
+    let borders = borders.ok_or_else(|| PyValueError::new_err("ranges need two borders"))?;
+    let ranges = 0..borders.len() - 1;
+    let range = |number: i64| {
+        let first = |range: usize| borders[range].get().cast_unsigned();
+        holding(ranges.clone(), number.cast_unsigned(), first) as i64
+    };
+    let holding: Vec<i64> = numbers.to_vec(py)?.into_iter().map(range).collect();
+    found.copy_from_slice(py, &holding)
 }
 
 /// Permutes each of `values`, a contiguous uint64 array, in place: below its size of

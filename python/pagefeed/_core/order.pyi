@@ -19,6 +19,11 @@ def deal(
     bucket: int,
     equal: float,
 ) -> tuple[bytes, bytes]: ...
+def find_ranges(
+    borders: npt.NDArray[np.int64],
+    numbers: npt.NDArray[np.int64],
+    found: npt.NDArray[np.int64],
+) -> None: ...
 def permute(
     values: npt.NDArray[np.uint64],
     *,

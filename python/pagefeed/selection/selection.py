@@ -21,7 +21,15 @@ from pagefeed.core._base import (
     logger,
     narrow_difference,
 )
-from pagefeed.core.dataset import BlockKind, SpanParts, Spans, cut_at, derived_arrays
+from pagefeed.core.dataset import (
+    BlockKind,
+    SpanParts,
+    Spans,
+    SpanSlices,
+    cut_at,
+    derived_arrays,
+    sliced,
+)
 from pagefeed.errors import EmptySelectionError
 from pagefeed.selection.criteria import Scan
 from pagefeed.selection.divided_rows import DividedRows, EarlierDivision
@@ -90,6 +98,10 @@ class RowRuns(Spans, ABC):
     def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> SpanParts:
         """Cut ranges of tokens, none of them empty, at the ends of spans."""
         return cut_at(self.values_before, self._rows_before, per_row, starts, stops)
+
+    def slices(self, first: Int64Array, end: Int64Array) -> SpanSlices:
+        """List the spans of ranges, from ``first`` up to ``end``."""
+        return sliced(self, self._rows_before, first, end)
 
     def places(self, spans: npt.ArrayLike) -> tuple[Int64Array, UInt32Array]:
         """Return where each run starts: its page of the index, and its row there."""

@@ -24,8 +24,8 @@ pub(super) const FETCHED_AT_ONCE: usize = 64;
 /// Pages that are looked at together at least, to see how many a batch needs.
 const SHORTEST_STRETCH: usize = 16;
 
-/// Uses that a free slot keeps room for.
-const FEW_USES: usize = 8;
+/// Uses that a free slot keeps room for: as many as a page of 64 KiB has, mostly.
+const FEW_USES: usize = 32;
 
 #[derive(Debug, Default)]
 enum State {
@@ -95,6 +95,8 @@ pub(super) struct PageTable {
     again: BTreeSet<(BatchNumber, Slot)>,
     /// Uses of all pages.
     num_uses: usize,
+    /// Uses that all entries have room for.
+    room_for_uses: usize,
 }
 
 impl PageTable {
@@ -107,7 +109,7 @@ impl PageTable {
             + self.free.capacity() * size_of::<Slot>()
             + self.evictable.capacity() * size_of::<(BatchNumber, Slot)>()
             + self.fresh.capacity() * size_of::<(Slot, u64)>()
-            + self.num_uses * size_of::<BatchNumber>() * 3 / 2
+            + self.room_for_uses * size_of::<BatchNumber>()
     }
 
     /// The slot of `page`, a new one if need be. A new one must get a use.
@@ -153,7 +155,9 @@ impl PageTable {
     /// Adds a use by a later batch; returns whether the page is in memory.
     pub fn add_use(&mut self, slot: Slot, batch: BatchNumber) -> bool {
         let entry = &mut self.entries[slot as usize];
+        let room_before = entry.uses.capacity();
         entry.uses.push_back(batch);
+        self.room_for_uses += entry.uses.capacity() - room_before;
         self.num_uses += 1;
         matches!(entry.content, State::Held(_))
     }
@@ -317,7 +321,9 @@ impl PageTable {
         self.slots.remove(&record.page);
         self.free.push(slot);
         record.bundle = None;
+        self.room_for_uses -= entry.uses.capacity();
         entry.uses.shrink_to(FEW_USES);
+        self.room_for_uses += entry.uses.capacity();
         self.take(slot)
     }
 

@@ -9,10 +9,7 @@ use std::ops::Range;
 use super::lookup::damaged;
 use super::table::Table;
 use crate::error::{Error, Result};
-
-/// Positions searched first, around where a token would be if all pages were equally
-/// long.
-const NEAR: usize = 8;
+use crate::search::holding;
 
 /// Ranges of a line, cut at the ends of pages; one element for each slice.
 #[derive(Debug, Default)]
@@ -156,38 +153,6 @@ impl<'a> Line<'a> {
         let rows = u64::from(self.page_row[fence]);
         u64::from(self.page_value[fence]).wrapping_add(self.per_row.wrapping_mul(rows))
     }
-}
-
-/// Returns the last of `numbers` that begins at or before the token; the first if none
-/// does.
-///
-/// It is mostly near where it would be if all held as many tokens. Halves are chosen
-/// without a branch: each would be a guess of the processor's, wrong every other time.
-#[inline(always)]
-fn holding(numbers: Range<usize>, token: u64, first: impl Fn(usize) -> u64) -> usize {
-    let Range { start, end } = numbers;
-    if end > start + NEAR {
-        let share = (end - start) as f64 / first(end).max(1) as f64;
-        let guess = start + (token as f64 * share) as usize;
-        let low = guess.saturating_sub(NEAR / 2).clamp(start, end - NEAR);
-        let is_last = low + NEAR == end || token < first(low + NEAR);
-        if is_last & (low == start || first(low) <= token) {
-            return halved(low, NEAR, token, first);
-        }
-    }
-    halved(start, end - start, token, first)
-}
-
-/// Searches `count` numbers from `low` on by halving.
-#[inline(always)]
-fn halved(mut low: usize, mut count: usize, token: u64, first: impl Fn(usize) -> u64) -> usize {
-    while count > 1 {
-        let half = count / 2;
-        let above = low + half;
-        low = std::hint::select_unpredictable(first(above) <= token, above, low);
-        count -= half;
-    }
-    low
 }
 
 /// A range that has tokens, all of which exist.

@@ -113,6 +113,20 @@ impl Table {
         self.before(&self.first_value, &self.page_value, page)
     }
 
+    /// Appends the number of rows of each of `pages`.
+    pub fn append_rows(&self, pages: Range<u64>, rows: &mut Vec<u32>) -> Result<()> {
+        let mut page = pages.start;
+        while page < pages.end {
+            let found = self.find(page)?;
+            let fences = self.fences(found.span)?;
+            let last = (found.fence as u64 + (pages.end - page)).min(fences.end as u64 - 1);
+            let before = &self.page_row[found.fence..=last as usize];
+            rows.extend(before.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])));
+            page += last - found.fence as u64;
+        }
+        Ok(())
+    }
+
     fn before(&self, first: &[u64], relative: &[u32], page: u64) -> Result<u64> {
         if page == self.num_pages() {
             return Ok(last(first));

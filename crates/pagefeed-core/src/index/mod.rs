@@ -28,5 +28,5 @@ pub use concat::FileRange;
 pub use flat::{Flat, FlatFile, FlatPages, FlatRows, Records};
 pub use line::PageSlices;
 pub use options::BuildOptions;
-pub use page_index::Index;
+pub use page_index::{Index, RangePages};
 pub use record::PageRecord;

@@ -187,6 +187,25 @@ impl Index {
         Line::new(self.pages(), per_row).cut(starts, stops)
     }
 
+    /// Lists the pages of ranges, from `first` up to `end`, with their rows.
+    pub fn slices(&self, first: &[i64], end: &[i64]) -> Result<RangePages> {
+        let mut pages = RangePages {
+            offsets: vec![0],
+            ..RangePages::default()
+        };
+        for (&first, &end) in first.iter().zip(end) {
+            if first < 0 || end < first || end.cast_unsigned() > self.pages().num_pages() {
+                let count = self.pages().num_pages();
+                return Err(Error::invalid(format!("pages {first} to {end} of {count}")));
+            }
+            let range = first.cast_unsigned()..end.cast_unsigned();
+            pages.page.extend(first..end);
+            self.pages().append_rows(range, &mut pages.num_rows)?;
+            pages.offsets.push(pages.page.len() as u32);
+        }
+        Ok(pages)
+    }
+
     /// Files that lack the column, by their numbers.
     pub fn lacking_files(&self) -> Result<Vec<usize>> {
         let first = self.file_first_page();
@@ -245,6 +264,17 @@ impl Index {
     pub(super) fn pages(&self) -> &Table {
         &self.tables[self.driving]
     }
+}
+
+/// Pages of some ranges, one range after another.
+#[derive(Debug, Default)]
+pub struct RangePages {
+    /// First page of each range among these, and their number: `[ranges + 1]`.
+    pub offsets: Vec<u32>,
+    /// Number of each page.
+    pub page: Vec<i64>,
+    /// Its rows.
+    pub num_rows: Vec<u32>,
 }
 
 /// Writes `answer` for each number of `input` into `output`.

@@ -55,12 +55,14 @@ from pagefeed.core.dataset.spans import (
     Erased,
     SpanParts,
     Spans,
+    SpanSlices,
     cut_at,
     lengths_of_rows,
     refuse_null_tokens,
     refuse_nulls,
     refuse_texts,
     refuse_unknown_rows,
+    sliced,
 )
 
 __all__ = [
@@ -82,6 +84,7 @@ __all__ = [
     "Source",
     "SourceKind",
     "SpanParts",
+    "SpanSlices",
     "Spans",
     "cache_folder",
     "check_dataset",

@@ -363,6 +363,26 @@ class PageIndex:
             np.frombuffer(columns[4], np.uint32),
         )
 
+    def slices(
+        self, first: Int64Array, end: Int64Array
+    ) -> tuple[UInt32Array, Int64Array, UInt32Array]:
+        """List the pages of ranges, one range after another.
+
+        Args:
+            first: First page of each range: int64 [ranges].
+            end: One past its last: int64 [ranges].
+
+        Returns:
+            The first page of each range among these, and their number (uint32 [ranges +
+            1]); each page (int64), and its rows (uint32).
+        """
+        offsets, page, num_rows = self.core.slices(first, end)
+        return (
+            np.frombuffer(offsets, np.uint32),
+            np.frombuffer(page, np.int64),
+            np.frombuffer(num_rows, np.uint32),
+        )
+
     def runs(self, kind: BlockKind) -> Int64Array | None:
         """Return the first page of each run of pages that a shuffle moves together.
 

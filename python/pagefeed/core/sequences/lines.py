@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.core._base import CheckedArray, Int64Array
+from pagefeed import _core
+from pagefeed.core._base import CheckedArray, Int64Array, looked_up
 from pagefeed.core.dataset import (
     BlockKind,
     Spans,
@@ -170,7 +172,7 @@ class PackedRuns(ABC):
 
     def block_of(self, sequences: Int64Array) -> Int64Array:
         """Return the run that each sequence is made of: int64."""
-        return np.searchsorted(self._first_sequence, sequences, side="right") - 1
+        return looked_up(partial(_core.find_ranges, self._first_sequence), sequences)
 
 
 def _lines_of_files(file_first: Int64Array, least: int, join: Join) -> Int64Array:

@@ -259,39 +259,31 @@ class PackedIndex(PackedRuns, SequenceIndex):
         """Return the blocks of these keys as bundles of pages."""
         block = page_numbers(keys)
         first, end = self.first_span[block], self.first_span[block + 1]
-        slice_offsets = np.zeros(len(keys) + 1, dtype=np.uint32)
-        np.cumsum(end - first, out=slice_offsets[1:])
-        # The spans of each block and the one behind them, looked up at once.
-        span = joined_ranges(first, end + 1)
-        behind = slice_offsets[1:] + np.arange(len(keys))
-        is_slice = np.ones(len(span), dtype=bool)
-        is_slice[behind] = False
-        rows = self.spans.first_rows(span)
-        slice_rows = narrow_difference(rows[1:], rows[:-1])[is_slice[:-1]]
-        page, row = self.spans.places(span[is_slice])
+        slices = self.spans.slices(first, end)
         before = self._first_sequence
         return Bundles(
             key=keys,
             num_sequences=narrow_difference(before[block + 1], before[block]),
-            slice_offsets=slice_offsets,
-            slice_page=page,
-            slice_row=row,
-            slice_rows=slice_rows,
-            **self._erased_runs(rows[behind + first - end], rows[behind]),
+            slice_offsets=slices.offsets,
+            slice_page=slices.page,
+            slice_row=slices.row,
+            slice_rows=slices.num_rows,
+            **self._erased_runs(first, end),
         )
 
     def _erased_runs(
-        self, first_row: Int64Array, end_row: Int64Array
+        self, first_span: Int64Array, end_span: Int64Array
     ) -> dict[str, UInt32Array]:
-        """Return runs of erased rows, counted within each block."""
+        """Return runs of erased rows, counted within each block of spans."""
         begins, ends = self.erased_runs.T
+        offsets = np.zeros(len(first_span) + 1, dtype=np.uint32)
         if not len(begins):
             none = np.zeros(0, dtype=np.uint32)
-            offsets = np.zeros(len(first_row) + 1, dtype=np.uint32)
             return {"erased_offsets": offsets, "erased_first": none, "erased_end": none}
+        first_row = self.spans.first_rows(first_span)
+        end_row = self.spans.first_rows(end_span)
         first = np.searchsorted(ends, first_row, side="right")
         last = np.maximum(np.searchsorted(begins, end_row, side="left"), first)
-        offsets = np.zeros(len(first_row) + 1, dtype=np.uint32)
         np.cumsum(last - first, out=offsets[1:])
         run = joined_ranges(first, last)
         of = np.repeat(first_row, last - first)

@@ -9,13 +9,15 @@ from __future__ import annotations
 import copy
 from bisect import bisect_left
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike
 
-from pagefeed.core._base import CheckedArray, Int64Array, UInt32Array
+from pagefeed import _core
+from pagefeed.core._base import CheckedArray, Int64Array, UInt32Array, looked_up
 from pagefeed.core.dataset import BlockKind, Erased, Spans
 from pagefeed.core.sequences.bundles import Bundles, are_bundles
 from pagefeed.errors import InvalidArgumentError
@@ -75,7 +77,7 @@ class ExplicitBlocks:
     """
 
     def __init__(self, first_sequence: ArrayLike) -> None:
-        array = np.asarray(first_sequence, dtype=np.int64)
+        array = np.ascontiguousarray(first_sequence, dtype=np.int64)
         if array.ndim != 1 or len(array) == 0 or array[0] != 0:
             raise InvalidArgumentError(
                 "first_sequence is one dimension that starts at 0 and ends with the "
@@ -104,7 +106,7 @@ class ExplicitBlocks:
 
     def block_of(self, sequences: Int64Array) -> Int64Array:
         """Return the block of each sequence: int64."""
-        return np.searchsorted(self._first_sequence, sequences, side="right") - 1
+        return looked_up(partial(_core.find_ranges, self._first_sequence), sequences)
 
 
 _PIECE = 1 << 18

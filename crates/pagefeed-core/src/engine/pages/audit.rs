@@ -40,6 +40,10 @@ impl PageTable {
         if uses.sum::<usize>() != self.num_uses {
             return Err("uses are counted wrongly".to_string());
         }
+        let room = self.entries.iter().map(|entry| entry.uses.capacity());
+        if room.sum::<usize>() != self.room_for_uses {
+            return Err("room for uses is counted wrongly".to_string());
+        }
         Ok(())
     }
 

@@ -1,0 +1,39 @@
+//! Searches among rising numbers, most of which are about equally far apart.
+
+use std::ops::Range;
+
+/// Ranges searched first, around the one that would hold a number if all were equally
+/// long.
+const NEAR: usize = 8;
+
+/// Returns the last of `ranges` that begins at or before a number; the first if none does.
+/// `first` is where a range begins, and for the one behind the last, where that ends.
+///
+/// It is mostly near where it would be if all were equally long. Halves are chosen
+/// without a branch: each would be a guess of the processor's, wrong every other time.
+#[inline(always)]
+pub fn holding(ranges: Range<usize>, number: u64, first: impl Fn(usize) -> u64) -> usize {
+    let Range { start, end } = ranges;
+    if end > start + NEAR {
+        let share = (end - start) as f64 / first(end).max(1) as f64;
+        let guess = start + (number as f64 * share) as usize;
+        let low = guess.saturating_sub(NEAR / 2).clamp(start, end - NEAR);
+        let is_last = low + NEAR == end || number < first(low + NEAR);
+        if is_last & (low == start || first(low) <= number) {
+            return halved(low, NEAR, number, first);
+        }
+    }
+    halved(start, end - start, number, first)
+}
+
+/// Searches `count` ranges from `low` on by halving.
+#[inline(always)]
+fn halved(mut low: usize, mut count: usize, number: u64, first: impl Fn(usize) -> u64) -> usize {
+    while count > 1 {
+        let half = count / 2;
+        let above = low + half;
+        low = std::hint::select_unpredictable(first(above) <= number, above, low);
+        count -= half;
+    }
+    low
+}
