@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed.core.dataset.spans import cut_at
+from pagefeed.core.dataset.spans import cut_at, sliced
 
 
 class ListedSpans:
@@ -39,6 +39,9 @@ class ListedSpans:
         assert np.all((starts >= 0) & (starts < stops))
         assert np.all(stops <= self.num_values + per_row * self.num_rows)
         return cut_at(self._values, self._rows, per_row, starts, stops)
+
+    def slices(self, first, end):
+        return sliced(self, self._rows, first, end)
 
     def places(self, spans):
         return spans, np.zeros(len(spans), dtype=np.uint32)

@@ -37,3 +37,25 @@ fn halved(mut low: usize, mut count: usize, number: u64, first: impl Fn(usize) -
     }
     low
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_range_that_begins_by_a_number_holds_it() {
+        let even: Vec<u64> = (0..40).map(|border| border * 10).collect();
+        let uneven: Vec<u64> = (0..40).map(|border| border * border * border).collect();
+        let mut empty = vec![0; 20];
+        empty.extend([5; 20]);
+        empty.push(6);
+        for borders in [even, uneven, empty, vec![0, 3], vec![0, 0, 0, 9]] {
+            let ranges = 0..borders.len() - 1;
+            for number in 0..borders[ranges.end] {
+                let found = holding(ranges.clone(), number, |range| borders[range]);
+                let expected = borders[..ranges.end].partition_point(|&first| first <= number);
+                assert_eq!(found, expected - 1, "{number} in {borders:?}");
+            }
+        }
+    }
+}

@@ -12,7 +12,6 @@ use pyo3::prelude::*;
 
 use crate::arrow::ArrowArray;
 use crate::arrow::table::ArrowTable;
-use crate::error::to_python;
 use crate::view::fill_view;
 
 /// Memory of one batch as writable bytes: its tokens, then its other fields. It returns
@@ -45,10 +44,11 @@ impl From<Batch> for Buffer {
 
 #[pymethods]
 impl Buffer {
-    /// Offset of a field in the bytes.
-    fn offset(&self, py: Python<'_>, field: &str) -> PyResult<usize> {
-        let field = BatchField::from_name(field).map_err(|error| to_python(py, &error))?;
-        Ok(self.batch.range(field).start)
+    /// Offset of each field in the bytes, in the order of `field_table`; 0 for one that was
+    /// not asked for.
+    #[getter]
+    fn offsets(&self) -> [usize; BatchField::ALL.len()] {
+        BatchField::ALL.map(|field| self.batch.range(field).start)
     }
 
     /// Number of rows, including padding.

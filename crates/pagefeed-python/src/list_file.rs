@@ -9,8 +9,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::error::to_python;
+use crate::numbers::Held;
 use crate::run::detached;
-use crate::tokenizer::{Held, Tokenizer};
+use crate::tokenizer::Tokenizer;
 
 /// A Parquet file whose first columns are lists of tokens; its bytes can be taken while
 /// it is written. All work is done without the GIL.

@@ -31,6 +31,31 @@ pub fn lookup(
     output.copy_from_slice(py, &into)
 }
 
+/// Numbers in memory owned by Python: an array, often mapped from disk. The buffer is
+/// held, so that the array can neither move nor shrink.
+pub struct Held<T>(PyBuffer<T>);
+
+impl<T: Element> Held<T> {
+    /// Takes a contiguous array of these numbers that nobody writes to.
+    pub fn new(array: Bound<'_, PyAny>) -> PyResult<Self> {
+        let view = PyBuffer::<T>::get(&array)?;
+        if !view.is_c_contiguous() {
+            return Err(PyValueError::new_err("arrays must be contiguous"));
+        }
+        Ok(Self(view))
+    }
+
+    /// Returns all numbers.
+    pub fn all(&self) -> &[T] {
+        if self.0.item_count() == 0 {
+            return &[];
+        }
+        let start = self.0.buf_ptr().cast_const().cast();
+        // SAFETY: so many aligned numbers lie there for as long as the buffer is held.
+        unsafe { std::slice::from_raw_parts(start, self.0.item_count()) }
+    }
+}
+
 /// Returns numbers as bytes: millions of Python integers would be too many.
 pub fn bytes_of<T: ArrowNativeType>(py: Python<'_>, numbers: Vec<T>) -> Bound<'_, PyBytes> {
     PyBytes::new(py, &Buffer::from_vec(numbers))

@@ -8,7 +8,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::numbers::bytes_of;
+use crate::numbers::{Held, bytes_of, lookup};
 use crate::run::detached_if_many;
 
 /// Hashes each of `values`, a contiguous uint64 array, in place.
@@ -65,22 +65,26 @@ pub fn deal<'py>(
 
 /// Writes, for each of `numbers`, which of the ranges between `borders` holds it: the last
 /// that begins at or before it. All are contiguous int64 arrays; no number is negative.
+/// Borders may be mapped from a file, and are not copied.
 #[pyfunction]
 pub fn find_ranges(
     py: Python<'_>,
-    borders: PyBuffer<i64>,
+    borders: Bound<'_, PyAny>,
     numbers: PyBuffer<i64>,
     found: PyBuffer<i64>,
 ) -> PyResult<()> {
-    let borders = borders.as_slice(py).filter(|borders| borders.len() > 1);
-    let borders = borders.ok_or_else(|| PyValueError::new_err("ranges need two borders"))?;
-    let ranges = 0..borders.len() - 1;
-    let range = |number: i64| {
-        let first = |range: usize| borders[range].get().cast_unsigned();
-        holding(ranges.clone(), number.cast_unsigned(), first) as i64
+    let borders: Held<i64> = Held::new(borders)?;
+    let borders = borders.all();
+    let Some(num_ranges) = borders.len().checked_sub(1).filter(|&count| count > 0) else {
+        return Err(PyValueError::new_err("ranges have two borders or more"));
     };
-    let holding: Vec<i64> = numbers.to_vec(py)?.into_iter().map(range).collect();
-    found.copy_from_slice(py, &holding)
+    let first = |range: usize| borders[range].cast_unsigned();
+    lookup(py, &numbers, &found, |numbers, found| {
+        for (&number, found) in numbers.iter().zip(found) {
+            *found = holding(0..num_ranges, number.cast_unsigned(), first) as i64;
+        }
+        Ok(())
+    })
 }
 
 /// Permutes each of `values`, a contiguous uint64 array, in place: below its size of

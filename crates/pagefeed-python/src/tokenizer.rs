@@ -15,14 +15,14 @@ use pagefeed_core::storage::Fetched;
 use pagefeed_core::text::{Encode, EncodeRows, encode_batch};
 #[cfg(feature = "tokenizer")]
 use pagefeed_tokenizer as library;
-use pyo3::buffer::{Element, PyBuffer};
+use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 
 use crate::arrow::ArrowArray;
 use crate::index::Index;
-use crate::numbers::bytes_of;
+use crate::numbers::{Held, bytes_of};
 use crate::rows::Rows;
 use crate::run::detached;
 use crate::storage::reading;
@@ -293,33 +293,8 @@ pub fn text_of(
     })
 }
 
-/// Numbers in memory owned by Python: an array, often mapped from disk. The buffer is
-/// held, so that the array can neither move nor shrink.
-pub struct Held<T>(PyBuffer<T>);
-
 /// Counts of tokens.
 pub type HeldCounts = Held<u32>;
-
-impl<T: Element> Held<T> {
-    /// Takes a contiguous array of these numbers that nobody writes to.
-    pub fn new(array: Bound<'_, PyAny>) -> PyResult<Self> {
-        let view = PyBuffer::<T>::get(&array)?;
-        if !view.is_c_contiguous() {
-            return Err(PyValueError::new_err("arrays must be contiguous"));
-        }
-        Ok(Self(view))
-    }
-
-    /// Returns all numbers.
-    pub fn all(&self) -> &[T] {
-        if self.0.item_count() == 0 {
-            return &[];
-        }
-        let start = self.0.buf_ptr().cast_const().cast();
-        // SAFETY: so many aligned numbers lie there for as long as the buffer is held.
-        unsafe { std::slice::from_raw_parts(start, self.0.item_count()) }
-    }
-}
 
 impl RowCounts for HeldCounts {
     fn of(&self, rows: Range<u64>) -> Option<&[u32]> {

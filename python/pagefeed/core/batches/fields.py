@@ -181,34 +181,36 @@ class Fields:
             given: Fields that are not made, because columns of the files have their
                 names.
         """
-        view = memoryview(memory)
+        view, offsets, of_tokens = memoryview(memory), memory.offsets, DTYPES[dtype]
         arrays: dict[str, Any] = {}
-        for name, form, kind in self._forms:
-            if name in given:
+        for name, form, kind, number in self._forms:
+            if given and name in given:
                 continue
             size: int | tuple[int, int] = shape
-            if form in {"number", "rows"}:
-                arrays[name] = getattr(memory, name)
-                continue
-            if form == "borders":
-                size = memory.num_borders
-            elif form == "segments":
-                size = shape[0], memory.most_segments
-            own = kind or DTYPES[dtype]
-            arrays[name] = np.ndarray(size, own, view, memory.offset(name))
+            if form != "tokens":
+                if form in {"number", "rows"}:
+                    arrays[name] = getattr(memory, name)
+                    continue
+                if form == "borders":
+                    size = memory.num_borders
+                else:
+                    size = shape[0], memory.most_segments
+            arrays[name] = np.ndarray(size, kind or of_tokens, view, offsets[number])
         return arrays
 
     @lazy
-    def _forms(self) -> list[tuple[str, str, np.dtype[Any] | None]]:
-        """Return name, shape and type of each field that is made.
+    def _forms(self) -> list[tuple[str, str, np.dtype[Any] | None, int]]:
+        """Return name, shape, type and number in ``FIELDS`` of each field that is made.
 
         The type is None for fields with the type of the tokens.
         """
+        numbers = {name: number for number, name in enumerate(FIELDS)}
         return [
             (
                 name,
                 FIELDS[name].shape,
                 np.dtype(self.dtype_of(name)) if FIELDS[name].dtypes else None,
+                numbers[name],
             )
             for name in self.made
         ]
