@@ -15,8 +15,7 @@ use pagefeed_core::storage::Fetched;
 use pagefeed_core::text::{Encode, EncodeRows, encode_batch};
 #[cfg(feature = "tokenizer")]
 use pagefeed_tokenizer as library;
-use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 

@@ -55,3 +55,64 @@ def test_arrays_that_cannot_be_written(index: _core.Index):
     for output in (frozen, np.arange(3), np.arange(8)[::2]):
         with pytest.raises(ValueError, match="contiguous"):
             index.look_up("first_rows", numbers, output)
+
+
+def test_pages_of_ranges_have_the_rows_between_their_first_ones(tmp_path: Path):
+    paths = []
+    for number, num_rows in enumerate([1000, 1, 400]):
+        paths.append(str(tmp_path / f"{number}.parquet"))
+        table = pa.table({"a": [[row, row] for row in range(num_rows)]})
+        pq.write_table(
+            table,
+            paths[-1],
+            data_page_size=256,
+            write_batch_size=16,
+            row_group_size=150,
+        )
+    index = _core.Index.build(
+        paths, "a", page_index=True, verify_checksums=True, num_threads=1
+    )
+    first_row = np.empty(index.num_pages + 1, np.int64)
+    index.look_up("first_rows", np.arange(index.num_pages + 1), first_row)
+    chosen = np.random.default_rng(1).integers(0, index.num_pages + 1, (2, 200))
+    first, end = np.sort(chosen, axis=0)
+    first[:2], end[:2] = [0, index.num_pages], [index.num_pages, index.num_pages]
+    offsets, page, num_rows = index.slices(first, end)
+    pages = np.concatenate([np.arange(*pair) for pair in zip(first, end, strict=True)])
+    np.testing.assert_array_equal(np.frombuffer(page, np.int64), pages)
+    rows = np.diff(first_row)[pages]
+    np.testing.assert_array_equal(np.frombuffer(num_rows, np.uint32), rows)
+    ends = np.cumsum(end - first)
+    np.testing.assert_array_equal(np.frombuffer(offsets, np.uint32), [0, *ends])
+
+
+@pytest.mark.parametrize(
+    ("first", "end"), [([-1], [2]), ([2], [1]), ([0], [1 << 40]), ([0, 1], [1])]
+)
+def test_ranges_of_no_pages_are_refused(
+    index: _core.Index, first: list[int], end: list[int]
+):
+    with pytest.raises(ValueError, match=r"pages|ranges"):
+        index.slices(np.array(first), np.array(end))
+
+
+def test_numbers_are_found_between_borders():
+    rng = np.random.default_rng(1)
+    for borders in (
+        np.arange(0, 4000, 7),
+        np.cumsum([0, *rng.integers(0, 90, 500)]),
+        np.cumsum([0, *rng.geometric(0.001, 100) ** 2]),
+        np.array([0, 5]),
+    ):
+        numbers = rng.integers(0, borders[-1], 1000)
+        found = np.empty_like(numbers)
+        _core.find_ranges(borders, numbers, found)
+        expected = np.searchsorted(borders, numbers, side="right") - 1
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_borders_that_make_no_range_are_refused():
+    numbers = np.array([0])
+    for borders in (np.array([0]), np.arange(8)[::2]):
+        with pytest.raises(ValueError, match=r"borders|contiguous"):
+            _core.find_ranges(borders, numbers, numbers.copy())

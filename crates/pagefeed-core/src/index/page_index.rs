@@ -193,6 +193,10 @@ impl Index {
             offsets: vec![0],
             ..RangePages::default()
         };
+        if first.len() != end.len() {
+            let (begin, end) = (first.len(), end.len());
+            return Err(Error::invalid(format!("{begin} ranges begin, {end} end")));
+        }
         for (&first, &end) in first.iter().zip(end) {
             if first < 0 || end < first || end.cast_unsigned() > self.pages().num_pages() {
                 let count = self.pages().num_pages();
