@@ -29,7 +29,7 @@ from pagefeed._core.index import (
     flat_index,
     footer_value,
 )
-from pagefeed._core.order import deal, mix, pack, permute
+from pagefeed._core.order import deal, find_ranges, mix, pack, permute
 from pagefeed._core.remote import Remote
 from pagefeed._core.text import ListFile, Tokenizer, json_texts, text_of
 
@@ -51,6 +51,7 @@ __all__ = [
     "check_metadata",
     "deal",
     "field_table",
+    "find_ranges",
     "flat_index",
     "footer_value",
     "json_texts",

@@ -77,11 +77,12 @@ def test_pages_of_ranges_have_the_rows_between_their_first_ones(tmp_path: Path):
     chosen = np.random.default_rng(1).integers(0, index.num_pages + 1, (2, 200))
     first, end = np.sort(chosen, axis=0)
     first[:2], end[:2] = [0, index.num_pages], [index.num_pages, index.num_pages]
-    offsets, page, num_rows = index.slices(first, end)
+    offsets, page, rows = index.slices(first, end)
     pages = np.concatenate([np.arange(*pair) for pair in zip(first, end, strict=True)])
     np.testing.assert_array_equal(np.frombuffer(page, np.int64), pages)
-    rows = np.diff(first_row)[pages]
-    np.testing.assert_array_equal(np.frombuffer(num_rows, np.uint32), rows)
+    np.testing.assert_array_equal(
+        np.frombuffer(rows, np.uint32), np.diff(first_row)[pages]
+    )
     ends = np.cumsum(end - first)
     np.testing.assert_array_equal(np.frombuffer(offsets, np.uint32), [0, *ends])
 

@@ -107,6 +107,7 @@ __all__ = [
     "refuse_texts",
     "refuse_unknown_rows",
     "same_files",
+    "sliced",
     "snapshot_in",
     "what_changed",
     "wide_bytes",
