@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed.core.dataset.spans import cut_at, sliced
+from pagefeed.core._base import joined_ranges
+from pagefeed.core.dataset.spans import SpanSlices, cut_at
 
 
 class ListedSpans:
@@ -41,7 +42,11 @@ class ListedSpans:
         return cut_at(self._values, self._rows, per_row, starts, stops)
 
     def slices(self, first, end):
-        return sliced(self, self._rows, first, end)
+        offsets = np.append(0, np.cumsum(end - first)).astype(np.uint32)
+        span = joined_ranges(first, end)
+        page, row = self.places(span)
+        num_rows = np.diff(self._rows)[span].astype(np.uint32)
+        return SpanSlices(offsets, page, row, num_rows)
 
     def places(self, spans):
         return spans, np.zeros(len(spans), dtype=np.uint32)

@@ -28,7 +28,7 @@ use crate::arrow::ArrowArray;
 use crate::infill::PyInfilling;
 use crate::naming::PyNaming;
 use crate::numbers::{bytes_of, lookup};
-use crate::run::{cancellable, detached, detached_if_many};
+use crate::run::{cancellable, detached};
 use crate::storage::{PerProcess, reading, stopped_by, storage_of};
 use crate::types::{list_item, list_size, width_of};
 
@@ -342,48 +342,6 @@ impl Index {
         lookup(py, &numbers, &values, |from, into| {
             self.index.look_up(table, from, into)
         })
-    }
-
-    /// Cuts ranges of the line of all tokens, each row with `per_row` separators, at the
-    /// ends of pages. Returns for each slice: which range, page (both int64), first
-    /// token of the page, tokens, and offset in the range (uint32).
-    fn cut<'py>(
-        &self,
-        py: Python<'py>,
-        starts: PyBuffer<i64>,
-        stops: PyBuffer<i64>,
-        per_row: u64,
-    ) -> PyResult<Bound<'py, PyTuple>> {
-        let (starts, stops) = (starts.to_vec(py)?, stops.to_vec(py)?);
-        let cut = || self.index.cut(&starts, &stops, per_row);
-        let slices = detached_if_many(py, starts.len(), cut)?;
-        let columns = [
-            bytes_of(py, slices.range),
-            bytes_of(py, slices.page),
-            bytes_of(py, slices.first_token),
-            bytes_of(py, slices.num_tokens),
-            bytes_of(py, slices.offset),
-        ];
-        PyTuple::new(py, columns)
-    }
-
-    /// Lists the pages of ranges, from `first` up to `end`. Returns the first page of each
-    /// range among these, and their number (uint32), each page (int64) and its rows
-    /// (uint32).
-    fn slices<'py>(
-        &self,
-        py: Python<'py>,
-        first: PyBuffer<i64>,
-        end: PyBuffer<i64>,
-    ) -> PyResult<Bound<'py, PyTuple>> {
-        let (first, end) = (first.to_vec(py)?, end.to_vec(py)?);
-        let pages = detached(py, || self.index.slices(&first, &end))?;
-        let columns = [
-            bytes_of(py, pages.offsets),
-            bytes_of(py, pages.page),
-            bytes_of(py, pages.num_rows),
-        ];
-        PyTuple::new(py, columns)
     }
 
     /// First page of each row group, as 64-bit integers in native order.

@@ -26,6 +26,7 @@ mod order;
 mod packing;
 mod pad;
 mod plan;
+mod ranges;
 mod rows;
 mod run;
 mod storage;
@@ -69,11 +70,13 @@ mod _core {
     use crate::tokenizer::{Tokenizer, json_texts, text_of};
 
     #[pymodule_export]
-    use crate::order::{deal, find_ranges, mix, permute};
+    use crate::order::{deal, mix, permute};
     #[pymodule_export]
     use crate::packing::pack;
     #[pymodule_export]
     use crate::pad::token_rows;
+    #[pymodule_export]
+    use crate::ranges::{cut_tokens, find_ranges, list_pages};
     #[cfg(feature = "remote")]
     #[pymodule_export]
     use crate::storage::remote::Remote;

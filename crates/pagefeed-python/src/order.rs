@@ -2,13 +2,11 @@
 
 use pagefeed_core::order::dealing::{Dealing, Key, Stretch};
 use pagefeed_core::order::{self, Permutations, Sizes};
-use pagefeed_core::search::holding;
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::numbers::{Held, bytes_of, lookup};
+use crate::numbers::bytes_of;
 use crate::run::detached_if_many;
 
 /// Hashes each of `values`, a contiguous uint64 array, in place.
@@ -61,30 +59,6 @@ pub fn deal<'py>(
         })
     })?;
     Ok((bytes_of(py, dealt.put), bytes_of(py, dealt.sequences)))
-}
-
-/// Writes, for each of `numbers`, which of the ranges between `borders` holds it: the last
-/// that begins at or before it. All are contiguous int64 arrays; no number is negative.
-/// Borders may be mapped from a file, and are not copied.
-#[pyfunction]
-pub fn find_ranges(
-    py: Python<'_>,
-    borders: Bound<'_, PyAny>,
-    numbers: PyBuffer<i64>,
-    found: PyBuffer<i64>,
-) -> PyResult<()> {
-    let borders: Held<i64> = Held::new(borders)?;
-    let borders = borders.all();
-    let Some(num_ranges) = borders.len().checked_sub(1).filter(|&count| count > 0) else {
-        return Err(PyValueError::new_err("ranges have two borders or more"));
-    };
-    let first = |range: usize| borders[range].cast_unsigned();
-    lookup(py, &numbers, &found, |numbers, found| {
-        for (&number, found) in numbers.iter().zip(found) {
-            *found = holding(0..num_ranges, number.cast_unsigned(), first) as i64;
-        }
-        Ok(())
-    })
 }
 
 /// Permutes each of `values`, a contiguous uint64 array, in place: below its size of

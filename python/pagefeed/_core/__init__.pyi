@@ -26,10 +26,13 @@ from pagefeed._core.index import (
     Infilling,
     Naming,
     RecordColumn,
+    cut_tokens,
+    find_ranges,
     flat_index,
     footer_value,
+    list_pages,
 )
-from pagefeed._core.order import deal, find_ranges, mix, pack, permute
+from pagefeed._core.order import deal, mix, pack, permute
 from pagefeed._core.remote import Remote
 from pagefeed._core.text import ListFile, Tokenizer, json_texts, text_of
 
@@ -49,12 +52,14 @@ __all__ = [
     "Tokenizer",
     "build_profile",
     "check_metadata",
+    "cut_tokens",
     "deal",
     "field_table",
     "find_ranges",
     "flat_index",
     "footer_value",
     "json_texts",
+    "list_pages",
     "mix",
     "pack",
     "permute",

@@ -19,11 +19,6 @@ def deal(
     bucket: int,
     equal: float,
 ) -> tuple[bytes, bytes]: ...
-def find_ranges(
-    borders: npt.NDArray[np.int64],
-    numbers: npt.NDArray[np.int64],
-    found: npt.NDArray[np.int64],
-) -> None: ...
 def permute(
     values: npt.NDArray[np.uint64],
     *,

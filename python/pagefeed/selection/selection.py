@@ -17,6 +17,7 @@ from pagefeed.core._base import (
     UInt32Array,
     Work,
     is_made,
+    joined_ranges,
     lazy,
     logger,
     narrow_difference,
@@ -28,7 +29,6 @@ from pagefeed.core.dataset import (
     SpanSlices,
     cut_at,
     derived_arrays,
-    sliced,
 )
 from pagefeed.errors import EmptySelectionError
 from pagefeed.selection.criteria import Scan
@@ -101,7 +101,11 @@ class RowRuns(Spans, ABC):
 
     def slices(self, first: Int64Array, end: Int64Array) -> SpanSlices:
         """List the spans of ranges, from ``first`` up to ``end``."""
-        return sliced(self, self._rows_before, first, end)
+        offsets = np.zeros(len(first) + 1, dtype=np.uint32)
+        np.cumsum(end - first, out=offsets[1:])
+        span, rows = joined_ranges(first, end), self._rows_before
+        num_rows = narrow_difference(rows[span + 1], rows[span])
+        return SpanSlices(offsets, *self.places(span), num_rows)
 
     def places(self, spans: npt.ArrayLike) -> tuple[Int64Array, UInt32Array]:
         """Return where each run starts: its page of the index, and its row there."""

@@ -77,7 +77,7 @@ def test_pages_of_ranges_have_the_rows_between_their_first_ones(tmp_path: Path):
     chosen = np.random.default_rng(1).integers(0, index.num_pages + 1, (2, 200))
     first, end = np.sort(chosen, axis=0)
     first[:2], end[:2] = [0, index.num_pages], [index.num_pages, index.num_pages]
-    offsets, page, rows = index.slices(first, end)
+    offsets, page, rows = _core.list_pages(index, first, end)
     pages = np.concatenate([np.arange(*pair) for pair in zip(first, end, strict=True)])
     np.testing.assert_array_equal(np.frombuffer(page, np.int64), pages)
     np.testing.assert_array_equal(
@@ -94,7 +94,7 @@ def test_ranges_of_no_pages_are_refused(
     index: _core.Index, first: list[int], end: list[int]
 ):
     with pytest.raises(ValueError, match=r"pages|ranges"):
-        index.slices(np.array(first), np.array(end))
+        _core.list_pages(index, np.array(first), np.array(end))
 
 
 def test_numbers_are_found_between_borders():

@@ -188,7 +188,7 @@ impl Index {
     }
 
     /// Lists the pages of ranges, from `first` up to `end`, with their rows.
-    pub fn slices(&self, first: &[i64], end: &[i64]) -> Result<RangePages> {
+    pub fn list_pages(&self, first: &[i64], end: &[i64]) -> Result<RangePages> {
         let mut pages = RangePages {
             offsets: vec![0],
             ..RangePages::default()

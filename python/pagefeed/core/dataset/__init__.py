@@ -62,7 +62,6 @@ from pagefeed.core.dataset.spans import (
     refuse_nulls,
     refuse_texts,
     refuse_unknown_rows,
-    sliced,
 )
 
 __all__ = [
@@ -107,7 +106,6 @@ __all__ = [
     "refuse_texts",
     "refuse_unknown_rows",
     "same_files",
-    "sliced",
     "snapshot_in",
     "what_changed",
     "wide_bytes",

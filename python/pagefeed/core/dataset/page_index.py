@@ -354,34 +354,23 @@ class PageIndex:
             token in the page, its number of tokens, and its offset in the range
             (uint32).
         """
-        columns = self.core.cut(starts, stops, per_row)
-        return (
-            np.frombuffer(columns[0], np.int64),
-            np.frombuffer(columns[1], np.int64),
-            np.frombuffer(columns[2], np.uint32),
-            np.frombuffer(columns[3], np.uint32),
-            np.frombuffer(columns[4], np.uint32),
-        )
+        of, page, *counts = _core.cut_tokens(self.core, starts, stops, per_row)
+        first_token, num_tokens, offset = (np.frombuffer(c, np.uint32) for c in counts)
+        places = np.frombuffer(of, np.int64), np.frombuffer(page, np.int64)
+        return *places, first_token, num_tokens, offset
 
-    def slices(
+    def list_pages(
         self, first: Int64Array, end: Int64Array
     ) -> tuple[UInt32Array, Int64Array, UInt32Array]:
-        """List the pages of ranges, one range after another.
-
-        Args:
-            first: First page of each range: int64 [ranges].
-            end: One past its last: int64 [ranges].
+        """List the pages of ranges, from ``first`` up to ``end``: int64 [ranges].
 
         Returns:
             The first page of each range among these, and their number (uint32 [ranges +
             1]); each page (int64), and its rows (uint32).
         """
-        offsets, page, num_rows = self.core.slices(first, end)
-        return (
-            np.frombuffer(offsets, np.uint32),
-            np.frombuffer(page, np.int64),
-            np.frombuffer(num_rows, np.uint32),
-        )
+        offsets, page, rows = _core.list_pages(self.core, first, end)
+        counts = np.frombuffer(offsets, np.uint32), np.frombuffer(rows, np.uint32)
+        return counts[0], np.frombuffer(page, np.int64), counts[1]
 
     def runs(self, kind: BlockKind) -> Int64Array | None:
         """Return the first page of each run of pages that a shuffle moves together.

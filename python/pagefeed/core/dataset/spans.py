@@ -33,7 +33,6 @@ __all__ = [
     "refuse_nulls",
     "refuse_texts",
     "refuse_unknown_rows",
-    "sliced",
 ]
 
 
@@ -58,13 +57,13 @@ class SpanParts(NamedTuple):
 class SpanSlices(NamedTuple):
     """Spans of several ranges, one range after another."""
 
-    offsets: UInt32Array
+    slice_offsets: UInt32Array
     """First span of each range among these, and their number: uint32 [ranges + 1]."""
-    page: Int64Array
+    slice_page: Int64Array
     """Page of each span: int64 [spans]."""
-    row: UInt32Array
+    slice_row: UInt32Array
     """Row of the page at which it begins: uint32 [spans]."""
-    num_rows: UInt32Array
+    slice_rows: UInt32Array
     """Number of its rows: uint32 [spans]."""
 
 
@@ -216,7 +215,7 @@ class Spans:
 
     def slices(self, first: Int64Array, end: Int64Array) -> SpanSlices:
         """List the spans of ranges, from ``first`` up to ``end``: int64 [ranges]."""
-        offsets, page, num_rows = self.index.slices(first, end)
+        offsets, page, num_rows = self.index.list_pages(first, end)
         return SpanSlices(offsets, page, np.zeros_like(num_rows), num_rows)
 
     def spans_at(self, pages: npt.ArrayLike, rows: npt.ArrayLike) -> Int64Array:
@@ -325,24 +324,6 @@ def cut_at(
         num_tokens=narrow_difference(to[filled], from_),
         offset=narrow_difference(from_, starts[of]),
     )
-
-
-def sliced(
-    spans: Spans, rows: Int64Array, first: Int64Array, end: Int64Array
-) -> SpanSlices:
-    """List the spans of ranges, see :meth:`Spans.slices`.
-
-    Args:
-        spans: The spans.
-        rows: Rows before each, and of all: int64 [spans + 1].
-        first: First span of each range.
-        end: One past its last.
-    """
-    offsets = np.zeros(len(first) + 1, dtype=np.uint32)
-    np.cumsum(end - first, out=offsets[1:])
-    span = joined_ranges(first, end)
-    page, row = spans.places(span)
-    return SpanSlices(offsets, page, row, narrow_difference(rows[span + 1], rows[span]))
 
 
 def refuse_null_tokens(spans: Spans) -> None:

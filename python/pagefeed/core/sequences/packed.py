@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,6 @@ import numpy.typing as npt
 from pagefeed import _core
 from pagefeed.core._base import (
     Int64Array,
-    UInt32Array,
     check_choice,
     check_flag,
     check_positive,
@@ -259,21 +258,17 @@ class PackedIndex(PackedRuns, SequenceIndex):
         """Return the blocks of these keys as bundles of pages."""
         block = page_numbers(keys)
         first, end = self.first_span[block], self.first_span[block + 1]
-        slices = self.spans.slices(first, end)
         before = self._first_sequence
         return Bundles(
             key=keys,
             num_sequences=narrow_difference(before[block + 1], before[block]),
-            slice_offsets=slices.offsets,
-            slice_page=slices.page,
-            slice_row=slices.row,
-            slice_rows=slices.num_rows,
+            **self.spans.slices(first, end)._asdict(),
             **self._erased_runs(first, end),
         )
 
     def _erased_runs(
         self, first_span: Int64Array, end_span: Int64Array
-    ) -> dict[str, UInt32Array]:
+    ) -> dict[str, Any]:
         """Return runs of erased rows, counted within each block of spans."""
         begins, ends = self.erased_runs.T
         offsets = np.zeros(len(first_span) + 1, dtype=np.uint32)
