@@ -8,8 +8,9 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 PIP_INSTALL := $(UV) pip install --quiet --constraint constraints.txt
 
-# A worker for each processor; the tests marked "alone" come behind, one by one.
-PARALLEL := --numprocesses logical --maxprocesses 8 --dist worksteal
+# A worker for each processor, and one while others wait for a server or a killed process; the
+# tests marked "alone" come behind, one by one.
+PARALLEL = --numprocesses $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )) --maxprocesses 8 --dist worksteal
 
 # Stamps: what is installed or built, and from which files.
 HAVE_UV := $(VENV)/uv.stamp
@@ -246,7 +247,7 @@ constraints: $(HAVE_DEV)  ## Resolve the pinned versions of constraints.txt anew
 clean:  ## Remove everything that was built or installed here
 	rm -rf $(VENV) target dist site LICENSE-THIRD-PARTY .mypy_cache .pytest_cache .ruff_cache .hypothesis .fuzz
 	rm -f python/pagefeed/_core.*.so python/pagefeed/_core.pyd
-	find python tests -name __pycache__ -prune -exec rm -rf {} +
+	find python tests benchmarks examples packaging -name __pycache__ -prune -exec rm -rf {} +
 
 $(HAVE_UV): constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -298,7 +299,7 @@ $(HAVE_QUICK): $(CRATES) pyproject.toml | $(HAVE_DEMO)
 	@touch $@
 
 $(HAVE_S3):
-	CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_TARGET_DIR=target/tools/build \
+	CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_TARGET_DIR=target/tools/build \
 		cargo install --quiet --locked s3s-fs --version 0.14.1 --features binary \
 		--root target/tools
 	rm -rf target/tools/build
