@@ -353,3 +353,25 @@ def test_very_many_ranks_that_share_a_stretch_deal_a_shorter_one():
         held = sum(stretch.put.size for stretch in dealing._cache.values())
         assert max(looked) <= 1 << 18
         assert held <= 1 << 20
+
+
+def test_the_stretches_used_last_are_kept():
+    looked = []
+
+    def found(positions):
+        looked.append(int(positions[0]))
+        yield
+        return Sequences(positions)
+
+    dealing = Dealing(
+        found,
+        balance=pf.Balance(attention=1, stretch=8),
+        key=b"1",
+        costs=lambda sequences: (sequences % 7).astype(np.float64),
+        ranks=1,
+        divisions=1 << 10,
+    )
+    for position in (0, 8, 16, 24, 1, 32, 33, 2):
+        for _ in dealing.reading(np.array([position])):
+            pass
+    assert looked == [0, 8, 16, 24, 32]
