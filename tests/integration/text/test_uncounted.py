@@ -30,7 +30,7 @@ from made.texts_made import make_tokenizer
 from models.field_model import assert_model
 from pagefeed.core._base import FIELDS
 from pagefeed.core.sequences import ExplicitBlocks
-from pagefeed.errors import CancelledError
+from pagefeed.errors import CancelledError, InvalidArgumentError
 from pagefeed.uncounted.lane_passes import LanePasses, lanes_for_ranks
 
 
@@ -337,6 +337,29 @@ def test_numbers_of_the_run(stream):
     assert 0 <= loader.stats()["batches_ready"] < 6  # The first batch waits.
     assert loader.metrics()["data/step"] == 6
     loader.check_ranks(lambda facts: [facts])
+
+
+@pytest.mark.parametrize(
+    ("other", "name"),
+    [
+        ({"batch_size": 2}, "batch_size"),
+        ({"fields": ("input_ids", "labels")}, "fields"),
+        ({"seed": 9}, "seed"),
+    ],
+)
+def test_ranks_of_other_settings_are_told(stream, other, name):
+    wanted: dict[str, Any] = {"batch_size": 4, "world_size": 2}
+    facts: list[Any] = []
+
+    def gather(own):
+        facts.append(own)
+        return facts
+
+    with pytest.raises(InvalidArgumentError, match="nobody has rank 1"):
+        open_loader(stream, rank=0, **wanted).check_ranks(gather)
+    wrong = f"fed by different plans: {name} is"
+    with pytest.raises(InvalidArgumentError, match=wrong):
+        open_loader(stream, rank=1, **wanted | other).check_ranks(gather)
 
 
 def test_lanes_suit_the_ranks():
