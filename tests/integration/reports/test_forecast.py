@@ -224,7 +224,8 @@ def test_pages_that_one_page_of_tokens_needs_come_again_with_it(tmp_path):
     options: dict[str, Any] = {"use_dictionary": False, "write_batch_size": 4}
     pq.write_table(table, tmp_path / "a.parquet", data_page_size=2000, **options)
     data = pf.parquet(tmp_path, column="input_ids", metadata=["id"])
-    pages, columns = np.arange(len(data.index)), {"id": data.source_of("id")}
+    pages = np.arange(len(data.index))
+    columns: dict[str, Any] = {"id": data.source_of("id")}
 
     def reads(uses: Any, is_counted: Any) -> float:
         cut = pf.Windows(LENGTH).index(data.spans)
