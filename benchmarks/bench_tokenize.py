@@ -134,7 +134,7 @@ def compare(
 ) -> None:
     """Print the first comparison."""
     kinds = [(codec, kind) for codec in codecs for kind in data.inputs]
-    times: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    times: dict[tuple[Compression, str], list[tuple[float, float]]] = {}
     for number in range(pairs + 1):
         for codec, kind in kinds if number % 2 else kinds[::-1]:
             pair = {}

@@ -24,7 +24,7 @@ from pagefeed.core.order.window import (
 MOST_HELD = 1 << 22  # read-ahead of all lanes together: at most 32 MiB
 READ_AHEAD = 1 << 12  # units of one lane
 LONG_DELAY = 1 << 14  # units of one lane
-AT_ONCE = 1 << 14  # units resolved in a step, if one lane's are not more
+AT_ONCE = 1 << 13  # units resolved in a step, if one lane's are not more
 LOOKED_AT = 1 << 15  # units of one lane looked at in a step, at least AT_ONCE
 MOST_REPEATED = 16  # how often a delay is looked through at most, to hold less
 
