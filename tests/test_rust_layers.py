@@ -14,7 +14,7 @@ CRATES = Path(__file__).resolve().parent.parent / "crates"
 LAYERS = {
     "pagefeed-core": (
         *("sync", "error", "limits", "buffers", "prefetch", "simd", "parallel"),
-        *("pickle", "order", "thrift", "codec", "encodings"),
+        *("search", "pickle", "order", "thrift", "codec", "encodings"),
         *("storage", "descriptors", "store", "lists", "schema", "header", "footer"),
         *("write", "text", "infill", "tokens", "fields", "gather", "packing"),
         *("page", "levels", "decode", "metadata", "index", "engine", "pages"),
@@ -27,8 +27,8 @@ LAYERS = {
     "pagefeed-python": (
         *("error", "run", "numbers", "types", "view", "asked", "storage", "arrow"),
         *("fields", "buffer", "aligned", "infill", "naming", "order", "packing"),
-        *("plan", "pad", "index", "flat", "values", "metadata", "columns", "documents"),
-        *("engine", "rows", "without_tokenizer", "tokenizer", "list_file"),
+        *("plan", "pad", "index", "ranges", "flat", "values", "metadata", "columns"),
+        *("documents", "engine", "rows", "without_tokenizer", "tokenizer", "list_file"),
     ),
 }
 """Modules of each crate, folders or files. Each may use those before it."""
