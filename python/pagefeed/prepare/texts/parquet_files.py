@@ -127,7 +127,7 @@ class _TextPages:
             largest[group] = max(size, largest.get(group, 0))
         for group, chunk in chunks.items():
             if _plain_bytes(chunk, largest[group]) > PAGE_BYTES:
-                del self._pages[group]
+                self._pages.pop(group, None)
 
     def read(self, group: int, first: int) -> Iterator[Batch]:
         """Yield the texts of a row group, up to a page that cannot be read.
