@@ -185,6 +185,7 @@ class LaneReader:
             num_units += leaving.counts
             num_left += leaving.num_left
             times.append(leaving.times)
+            yield
             units.append(self._sequence.units(leaving.chosen))
             yield
         by_time = by_row_and_time(num_units, np.concatenate(times))
