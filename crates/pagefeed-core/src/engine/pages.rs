@@ -24,7 +24,8 @@ pub(super) const FETCHED_AT_ONCE: usize = 64;
 /// Pages that are looked at together at least, to see how many a batch needs.
 const SHORTEST_STRETCH: usize = 16;
 
-/// Uses that a free slot keeps room for: as many as a page of 64 KiB has, mostly.
+/// Uses that a free slot keeps room for. A page of 64 KiB has some 17 of 2,048 tokens, for
+/// which the room grows to 32. Growing it for each page took a quarter of submitting.
 const FEW_USES: usize = 32;
 
 #[derive(Debug, Default)]

@@ -354,10 +354,11 @@ class PageIndex:
             token in the page, its number of tokens, and its offset in the range
             (uint32).
         """
-        of, page, *counts = _core.cut_tokens(self.core, starts, stops, per_row)
-        first_token, num_tokens, offset = (np.frombuffer(c, np.uint32) for c in counts)
-        places = np.frombuffer(of, np.int64), np.frombuffer(page, np.int64)
-        return *places, first_token, num_tokens, offset
+        columns = _core.cut_tokens(self.core, starts, stops, per_row)
+        of, page = (np.frombuffer(column, np.int64) for column in columns[:2])
+        counts = (np.frombuffer(column, np.uint32) for column in columns[2:])
+        first_token, num_tokens, offset = counts
+        return of, page, first_token, num_tokens, offset
 
     def list_pages(
         self, first: Int64Array, end: Int64Array
@@ -369,8 +370,11 @@ class PageIndex:
             1]); each page (int64), and its rows (uint32).
         """
         offsets, page, rows = _core.list_pages(self.core, first, end)
-        counts = np.frombuffer(offsets, np.uint32), np.frombuffer(rows, np.uint32)
-        return counts[0], np.frombuffer(page, np.int64), counts[1]
+        return (
+            np.frombuffer(offsets, np.uint32),
+            np.frombuffer(page, np.int64),
+            np.frombuffer(rows, np.uint32),
+        )
 
     def runs(self, kind: BlockKind) -> Int64Array | None:
         """Return the first page of each run of pages that a shuffle moves together.

@@ -55,7 +55,7 @@ class SpanParts(NamedTuple):
 
 
 class SpanSlices(NamedTuple):
-    """Spans of several ranges, one range after another."""
+    """Spans of several ranges, one range after another, named as in ``Bundles``."""
 
     slice_offsets: UInt32Array
     """First span of each range among these, and their number: uint32 [ranges + 1]."""
