@@ -279,6 +279,7 @@ fn gather(shared: &Shared, loose: &mut LooseSlices, job: &mut GatherJob) -> Resu
         return Err(Error::invalid("a batch without memory"));
     };
     buffer.num_rows = job.plan.config.batch_rows;
+    buffer.writer = Some(thread::current().id());
     let batch = Gathering {
         config: &job.plan.config,
         plan: &job.plan,

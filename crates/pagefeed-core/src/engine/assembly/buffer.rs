@@ -11,6 +11,7 @@ use memmap2::{MmapMut, MmapOptions};
 use super::collect::RowCollector;
 use crate::error::{Error, Result};
 use crate::fields::{Borders, Made, Sections, Views};
+use crate::sync::thread::{self, ThreadId};
 
 /// Bytes that are mapped at once, if batches use as many.
 const MAPPED_BYTES: usize = 8 << 20;
@@ -34,6 +35,8 @@ pub struct Buffer {
     pub(in crate::engine) sections: Arc<Sections>,
     /// Given back to the system with the last of its buffers.
     mapping: Arc<MmapMut>,
+    /// Thread that wrote it last: much of it is in the cache of that one's processor.
+    pub(in crate::engine) writer: Option<ThreadId>,
     /// Rows of the batch.
     pub(in crate::engine) num_rows: usize,
     pub(in crate::engine) written: Written,
@@ -80,6 +83,7 @@ impl Buffer {
             capacity: num_bytes,
             sections: Arc::clone(&sections),
             mapping: Arc::clone(&mapping),
+            writer: None,
             num_rows: 0,
             written: Written::default(),
             made: Made::default(),
@@ -89,6 +93,14 @@ impl Buffer {
             metadata: Vec::new(),
         });
         Ok(buffers.collect())
+    }
+
+    /// Takes the one of `spares` that this thread wrote last, else the one given back last.
+    pub(in crate::engine) fn take_near(spares: &mut Vec<Self>) -> Option<Self> {
+        let here = Some(thread::current().id());
+        let near = spares.iter().rposition(|spare| spare.writer == here);
+        let number = near.or(spares.len().checked_sub(1))?;
+        Some(spares.remove(number))
     }
 
     /// Gives the batch another shape, in larger memory if it needs that. What was written
@@ -207,6 +219,20 @@ mod tests {
             }
             assert_eq!(buffers[0].is_alone(), count == 1);
         }
+    }
+
+    #[test]
+    fn a_thread_takes_what_it_wrote_itself_before_what_was_given_back_later() {
+        let here = Some(thread::current().id());
+        let there = thread::spawn(|| thread::current().id()).join().ok();
+        let mut spares = Buffer::map(&Sections::new(&Fields::default(), 8, 1), 5).unwrap();
+        let writers = [here, None, here, there, there];
+        for (spare, (number, writer)) in spares.iter_mut().zip(writers.into_iter().enumerate()) {
+            (spare.num_rows, spare.writer) = (number, writer);
+        }
+        let mut taken = || Some(Buffer::take_near(&mut spares)?.num_rows);
+        assert_eq!(std::array::from_fn(|_| taken()), [2, 0, 4, 3, 1].map(Some));
+        assert_eq!(taken(), None);
     }
 
     #[test]

@@ -22,7 +22,6 @@ impl State {
         let position = (batch - self.head) as usize;
         let pending = &mut self.batches[position];
         let is_usual = pending.plan.config.batch_rows == self.config.batch_rows;
-        let spare = self.spare_buffers.pop_if(|_| is_usual);
         pending.phase = Phase::Gathering;
         let mut pages = Vec::with_capacity(pending.uses.len());
         for slots in pending.uses.chunks(FETCHED_AT_ONCE) {
@@ -46,21 +45,19 @@ impl State {
         }
         let is_new = pending.buffer.is_none();
         let is_last = pending.num_missing == 0;
-        let memory = match pending.buffer.take() {
-            Some(buffer) => {
-                self.spare_buffers.extend(spare);
-                BatchMemory::Ready(buffer)
+        let buffer = match pending.buffer.take() {
+            None if is_usual => Buffer::take_near(&mut self.spare_buffers),
+            begun => begun,
+        };
+        let memory = match buffer {
+            Some(buffer) => BatchMemory::Ready(buffer),
+            None => {
+                let best = Buffer::num_at_once(self.config.sections().num_bytes());
+                let most = if is_usual { best } else { 1 };
+                let count = self.budget.buffers_at_once(most);
+                self.budget.num_buffers += count;
+                BatchMemory::Wanted(count)
             }
-            None => match spare {
-                Some(buffer) => BatchMemory::Ready(buffer),
-                None => {
-                    let best = Buffer::num_at_once(self.config.sections().num_bytes());
-                    let most = if is_usual { best } else { 1 };
-                    let count = self.budget.buffers_at_once(most);
-                    self.budget.num_buffers += count;
-                    BatchMemory::Wanted(count)
-                }
-            },
         };
         Job::Gather(GatherJob {
             generation: self.generation,
