@@ -72,67 +72,64 @@ impl Permutations<'_> {
         if !is_whole || !(tweaks.is_empty() || tweaks.len() == values.len()) {
             return Err(Error::invalid("a size or a tweak for each number"));
         }
-        let begins = (0..values.len()).step_by(LANES);
-        for (begin, values) in begins.zip(values.chunks_mut(LANES)) {
-            let tweaks = tweaks.get(begin..).unwrap_or_default();
-            self.permute(values, |lane| sizes.of(begin + lane), tweaks)?;
+        if let Some(number) = (0..values.len()).find(|&number| values[number] >= sizes.of(number)) {
+            let (value, size) = (values[number], sizes.of(number));
+            return Err(Error::invalid(format!("{value} of {size} numbers")));
+        }
+        for begin in (0..values.len()).step_by(LANES) {
+            let end = values.len().min(begin + LANES);
+            self.permute(values, begin..end, sizes, tweaks);
+        }
+        let is_spare = |values: &[u64], number| values[number] >= sizes.of(number);
+        let mut walking: Vec<usize> = (0..values.len())
+            .filter(|&number| is_spare(values, number))
+            .collect();
+        while !walking.is_empty() {
+            for some in walking.chunks(LANES) {
+                self.permute(values, some.iter().copied(), sizes, tweaks);
+            }
+            walking.retain(|&number| is_spare(values, number));
         }
         Ok(())
     }
 
-    /// Permutes up to `LANES` values, side by side.
+    /// Permutes the cells of up to `LANES` values, side by side.
     #[inline(always)]
     fn permute(
         &self,
         values: &mut [u64],
-        size_of: impl Fn(usize) -> u64,
+        numbers: impl Iterator<Item = usize> + Clone,
+        sizes: Sizes<'_>,
         tweaks: &[u64],
-    ) -> Result<()> {
+    ) {
         // Most numbers have the size of the one before them, and its grid.
         let (mut size_before, mut grid) = (0, Grid::new(0));
-        let mut cells = Cells::<LANES>::default();
-        for (lane, &mut value) in values.iter_mut().enumerate() {
-            let size = size_of(lane);
-            if value >= size {
-                return Err(Error::invalid(format!("{value} of {size} numbers")));
-            }
+        let mut cells = Cells::default();
+        for (lane, number) in numbers.clone().enumerate() {
+            let size = sizes.of(number);
             if size != size_before {
                 (size_before, grid) = (size, Grid::new(size));
             }
-            let tweak = tweaks.get(lane).copied().unwrap_or(0);
-            cells.put(lane, value, grid, tweak);
+            let tweak = tweaks.get(number).copied().unwrap_or(0);
+            cells.put(lane, values[number], grid, tweak);
         }
         run_vectorized(Pass {
             of: self,
             cells: &mut cells,
         });
-        for (lane, value) in values.iter_mut().enumerate() {
-            *value = cells.number(lane);
-            let size = size_of(lane);
-            if *value >= size {
-                *value = self.walk(cells.lane(lane), size);
-            }
+        for (lane, number) in numbers.enumerate() {
+            values[number] = cells.number(lane);
         }
-        Ok(())
-    }
-
-    /// Walks on from a spare cell.
-    fn walk(&self, mut cell: Cells<1>, size: u64) -> u64 {
-        while cell.number(0) >= size {
-            let cells = &mut cell;
-            Pass { of: self, cells }.run();
-        }
-        cell.number(0)
     }
 }
 
 /// One pass of the network: each round adds a hash of one coordinate to the other.
-struct Pass<'a, const N: usize> {
+struct Pass<'a> {
     of: &'a Permutations<'a>,
-    cells: &'a mut Cells<N>,
+    cells: &'a mut Cells,
 }
 
-impl<const N: usize> Loops for Pass<'_, N> {
+impl Loops for Pass<'_> {
     #[inline(always)]
     fn run(self) {
         let cells = self.cells;
@@ -155,28 +152,28 @@ impl<const N: usize> Loops for Pass<'_, N> {
 const LANES: usize = 32;
 
 /// Numbers as coordinates in their grids.
-struct Cells<const N: usize> {
-    left: [u64; N],
-    right: [u64; N],
-    rows: [u64; N],
-    columns: [u64; N],
-    tweaks: [u64; N],
+struct Cells {
+    left: [u64; LANES],
+    right: [u64; LANES],
+    rows: [u64; LANES],
+    columns: [u64; LANES],
+    tweaks: [u64; LANES],
 }
 
-impl<const N: usize> Default for Cells<N> {
+impl Default for Cells {
     /// The only number of grids of one cell.
     fn default() -> Self {
         Self {
-            left: [0; N],
-            right: [0; N],
-            rows: [1; N],
-            columns: [1; N],
-            tweaks: [0; N],
+            left: [0; LANES],
+            right: [0; LANES],
+            rows: [1; LANES],
+            columns: [1; LANES],
+            tweaks: [0; LANES],
         }
     }
 }
 
-impl<const N: usize> Cells<N> {
+impl Cells {
     #[inline(always)]
     fn put(&mut self, lane: usize, value: u64, grid: Grid, tweak: u64) {
         (self.rows[lane], self.columns[lane]) = (grid.rows, grid.columns);
@@ -188,16 +185,6 @@ impl<const N: usize> Cells<N> {
     #[inline(always)]
     fn number(&self, lane: usize) -> u64 {
         self.left[lane] * self.columns[lane] + self.right[lane]
-    }
-
-    fn lane(&self, lane: usize) -> Cells<1> {
-        Cells {
-            left: [self.left[lane]],
-            right: [self.right[lane]],
-            rows: [self.rows[lane]],
-            columns: [self.columns[lane]],
-            tweaks: [self.tweaks[lane]],
-        }
     }
 
     #[inline(always)]
@@ -227,15 +214,15 @@ impl<const N: usize> Cells<N> {
 
 /// Adds a hash of the other coordinate to one, or takes it off again.
 #[inline(always)]
-fn turn<const N: usize>(
-    coordinate: &mut [u64; N],
-    other: &[u64; N],
-    extents: &[u64; N],
-    tweaks: &[u64; N],
+fn turn(
+    coordinate: &mut [u64; LANES],
+    other: &[u64; LANES],
+    extents: &[u64; LANES],
+    tweaks: &[u64; LANES],
     key: u64,
     back: bool,
 ) {
-    for lane in 0..N {
+    for lane in 0..LANES {
         let extent = extents[lane];
         let hashed = hash(other[lane], key, tweaks[lane], extent);
         let more = if back { extent - hashed } else { hashed };

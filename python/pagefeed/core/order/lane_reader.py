@@ -186,7 +186,7 @@ class LaneReader:
             num_left += leaving.num_left
             times.append(leaving.times)
             yield
-            units.append(self._sequence.units(leaving.chosen))
+            units.append((yield from self._sequence.units(leaving.chosen)))
             yield
         by_time = by_row_and_time(num_units, np.concatenate(times))
         in_order = np.concatenate(units)[by_time]

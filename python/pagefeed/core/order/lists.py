@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -36,8 +36,8 @@ class UnitList(Protocol):
         """Do what must be done before the first use, in steps of a millisecond."""
         yield from ()
 
-    def units(self, chosen: Chosen) -> Int64Array:
-        """Return the units at some indices: int64 [chosen]."""
+    def units(self, chosen: Chosen) -> Generator[None, None, Int64Array]:
+        """Find the units at some indices, in short steps: int64 [chosen]."""
 
     def all(self) -> Int64Array:
         """Return all units: int64."""
@@ -58,8 +58,9 @@ class SingleList(UnitList):
         self._num_units = num_units
         self._permutation = permutation
 
-    def units(self, chosen: Chosen) -> Int64Array:
-        """Return the units at some indices: int64 [chosen]."""
+    def units(self, chosen: Chosen) -> Generator[None, None, Int64Array]:
+        """Find the units at some indices, in one step: int64 [chosen]."""
+        yield from ()
         return self.at(chosen.indices)
 
     def all(self) -> Int64Array:
@@ -116,8 +117,8 @@ class BlockList(UnitList):
         """Make the sums over blocks, in steps."""
         return self._starts.prepare()
 
-    def units(self, chosen: Chosen) -> Int64Array:
-        """Return the units at some indices: int64 [chosen]."""
+    def units(self, chosen: Chosen) -> Generator[None, None, Int64Array]:
+        """Find the units at some indices, in two steps: int64 [chosen]."""
         starts, stops = chosen.starts + self._turn, chosen.stops + self._turn
         # Where the line ends a run goes on at its begin.
         over = np.flatnonzero((starts < self._size) & (stops > self._size))
@@ -127,6 +128,7 @@ class BlockList(UnitList):
         starts[behind] -= self._size
         stops[behind] -= self._size
         items, begins, counts = self._starts.cover(starts, stops)
+        yield
         # How many of the indices lie in each item.
         ends = np.append(0, np.cumsum(counts))
         counts = np.diff(np.searchsorted(chosen.which, ends))
