@@ -94,10 +94,14 @@ class ExpressionQuery(Query):
 
         They may not if a column could hold NaN, see :meth:`Predicate.prunes`.
         """
-        types = arrow("pyarrow.types")
-        return not any(
-            types.is_floating(kind) or types.is_nested(kind) for kind in schema.types
-        )
+        return not any(_holds_floats(kind) for kind in schema.types)
+
+
+def _holds_floats(kind: Any) -> bool:
+    """Whether values of a type are floating-point numbers, or have some inside."""
+    inside = (kind.field(number).type for number in range(kind.num_fields))
+    is_float: bool = arrow("pyarrow.types").is_floating(kind)
+    return is_float or any(map(_holds_floats, inside))
 
 
 def with_default(schema: Schema, field: str, value: Any) -> Schema:

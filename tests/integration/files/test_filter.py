@@ -152,6 +152,30 @@ def test_statistics_that_know_no_nan_lose_no_row(tmp_path):
             assert len(dataset.where(expression)) == count
 
 
+@pytest.mark.parametrize("scores", [None, pa.list_(pa.float64()), pa.list_(pa.int8())])
+def test_row_groups_without_a_selected_row_are_not_scanned(tmp_path, scores):
+    table = table_of().drop_columns(["quality"])
+    if scores is not None:
+        table = table.append_column("scores", pa.array([[1]] * ROWS, scores))
+    path = write(tmp_path / "a.parquet", table)
+    metadata, data = pq.read_metadata(path), bytearray(path.read_bytes())
+    for number in range(1, metadata.num_row_groups):
+        chunk = metadata.row_group(number).column(table.column_names.index("place"))
+        begin = chunk.dictionary_page_offset or chunk.data_page_offset
+        size = chunk.total_compressed_size
+        data[begin : begin + size] = bytes(size)
+    path.write_bytes(data)
+    dataset, place = dataset_of(path), pc.field("place")
+    assert len(dataset.where("place < 900")) == 900
+    if scores == pa.list_(pa.float64()):  # What an expression asks of it is unknown.
+        with pytest.raises(CorruptFileError):
+            len(dataset.where(place < 900))
+    else:
+        assert len(dataset.where(place < 900)) == 900
+    with pytest.raises(CorruptFileError):
+        len(dataset.where(place < 1100))
+
+
 def test_one_after_the_other_is_both(files):
     dataset = dataset_of(files)
     chained = dataset.where("quality > 0.5").where("lang == 'en'")

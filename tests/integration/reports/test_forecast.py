@@ -145,6 +145,24 @@ def test_pages_without_a_planned_use_are_read_again(tmp_path, window):
     assert loads > 1.3
 
 
+def test_memory_of_batches_is_missing_for_pages(tmp_path):
+    tokens = pa.array(np.arange(8_000_000, dtype=np.int32))
+    rows = pa.FixedSizeListArray.from_arrays(tokens, 100)
+    path = tmp_path / "a.parquet"
+    options: dict[str, Any] = {"data_page_size": 16384, "use_dictionary": False}
+    pq.write_table(pa.table({"input_ids": rows}), path, **options)
+    windows = pf.Windows(512)
+    loader = make_loader(
+        path, sequences=windows, batch_size=256, shuffle="row", memory="32MiB"
+    )
+    plan = forecast(loader)
+    for _ in loader:
+        pass
+    loads = loader.stats()["pages_loaded"] / plan.pages
+    assert loads > 1.3
+    assert plan.loads_per_page == pytest.approx(loads, rel=0.12)
+
+
 def test_a_long_epoch_is_looked_at_in_part(tmp_path, monkeypatch):
     """In twice as much as is planned ahead: first what is held is seen, then reads."""
     tokens = pa.array(np.arange(1_600_000, dtype=np.int32))

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import warnings
 from pathlib import Path
 
 import torch.distributed as dist
@@ -10,7 +11,7 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.device_mesh import init_device_mesh
 
 from made.numbered import numbered_loader
-from pagefeed.errors import InvalidArgumentError
+from pagefeed.errors import InvalidArgumentError, RankWarning
 from pagefeed.launch import from_group, from_mesh
 from pagefeed.torch import Leaf
 
@@ -33,6 +34,10 @@ def loader(ranks, **options):
 
 
 data = init_device_mesh("cpu", (2, 1), mesh_dim_names=("dp", "tp"))
+with warnings.catch_warnings():
+    # Groups of one process leave nothing to prove.
+    warnings.simplefilter("error", RankWarning)
+    loader(from_mesh(data, "dp")).check_ranks()
 tensor = init_device_mesh("cpu", (1, 2), mesh_dim_names=("dp", "tp"))
 found["data"] = list(from_mesh(data, "dp"))
 found["both"] = list(from_mesh(data["dp"]))
