@@ -43,6 +43,9 @@ MOST_SLICES = 48
 """A page of a flat file that holds up to so many sequences is read in slices."""
 PLAN_BYTES = 64
 """Memory of a planned sequence, about."""
+FREE_SHARE = 32
+"""One part in this many of the memory for pages holds none, as measured: pages are
+being loaded, and threads keep what they decode with."""
 READY_BYTES = 24 << 20
 """Memory of finished batches at most, unless a few batches are larger."""
 GAP, TOKENS_AT_ONCE = 4096, 1 << 18
@@ -84,11 +87,12 @@ def simulate(loader: Loader, cursor: Cursor) -> dict[str, Any]:
     sizes = index.loaded_bytes(pages[~is_slice]) * share[dataset[~is_slice]]
     sizes = sizes.astype(np.int64)
     is_load = np.zeros(len(pages), dtype=np.bool_)
+    room = _page_bytes(loader) - min(plan_bytes, ahead * PLAN_BYTES)
     # Batches are made ahead up to where as much again is planned.
     is_load[~is_slice] = simulate_loads(
         pages[~is_slice],
         sizes,
-        _page_bytes(loader) - min(plan_bytes, ahead * PLAN_BYTES),
+        room - room // FREE_SHARE,
         places=segments.sequence[~is_slice],
         horizon=horizon,
     )
