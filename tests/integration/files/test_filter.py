@@ -167,7 +167,7 @@ def test_row_groups_without_a_selected_row_are_not_scanned(tmp_path, scores):
     path.write_bytes(data)
     dataset, place = dataset_of(path), pc.field("place")
     assert len(dataset.where("place < 900")) == 900
-    if scores == pa.list_(pa.float64()):  # What an expression asks of it is unknown.
+    if scores == pa.list_(pa.float64()):  # The expression may ask for NaN.
         with pytest.raises(CorruptFileError):
             len(dataset.where(place < 900))
     else:
