@@ -13,8 +13,8 @@ CRATES = Path(__file__).resolve().parent.parent / "crates"
 
 LAYERS = {
     "pagefeed-core": (
-        *("sync", "error", "limits", "buffers", "prefetch", "simd", "parallel"),
-        *("search", "pickle", "order", "thrift", "codec", "encodings"),
+        *("sync", "error", "limits", "huge_pages", "buffers", "prefetch", "simd"),
+        *("parallel", "search", "pickle", "order", "thrift", "codec", "encodings"),
         *("storage", "descriptors", "store", "lists", "schema", "header", "footer"),
         *("write", "text", "infill", "tokens", "fields", "gather", "packing"),
         *("page", "levels", "decode", "metadata", "index", "engine", "pages"),

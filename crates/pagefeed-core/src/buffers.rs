@@ -18,6 +18,7 @@ use std::ops::{Deref, DerefMut};
 use memmap2::MmapMut;
 
 use crate::error::{Error, Result};
+use crate::huge_pages;
 use crate::limits::check_page_size;
 use crate::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -269,9 +270,7 @@ pub(crate) fn reserve<T>(values: &mut Vec<T>, additional: usize) -> Result<()> {
     let count = values.len().saturating_add(additional);
     let bytes = count.saturating_mul(size_of::<T>());
     check_page_size(bytes as u64)?;
-    if values.is_empty() && values.capacity() < additional {
-        *values = Vec::new(); // Nothing of what was there is worth a copy.
-    }
+    huge_pages::renew(values, additional);
     let before = values.capacity();
     values
         .try_reserve(additional)

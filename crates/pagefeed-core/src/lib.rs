@@ -24,6 +24,7 @@ pub mod fields;
 pub mod footer;
 pub mod gather;
 pub mod header;
+mod huge_pages;
 pub mod index;
 pub mod infill;
 pub mod levels;

@@ -1,7 +1,7 @@
 //! Snappy, raw format: a length, then literals and copies of what was written before.
 //!
 //! What an element is cannot be foretold, so the fast loop does not branch on it: a
-//! table says how to read a tag, the source is selected, and 32 bytes are copied
+//! table says how to read a tag, the source is selected, and 16 bytes are copied
 //! whether as many are asked for or not. Both ideas are those of Google's decoder
 //! (<https://github.com/google/snappy>, `DecompressBranchless`); the format is in its
 //! `format_description.txt`. Whatever is rare, or near the end of a buffer, goes
@@ -15,11 +15,14 @@ use std::ptr;
 
 /// Bytes that the fast loop may read from the start of an element: its tag, the literal
 /// bytes that it copies at once, and the next tag.
-const INPUT_MARGIN: usize = 2 + COPY_BYTES * 2;
+const INPUT_MARGIN: usize = 2 + MAX_LENGTH;
 /// Bytes that it may write from the end of the output so far on.
-const OUTPUT_MARGIN: usize = 2 * COPY_BYTES + PATTERN_BYTES;
-/// Bytes copied without asking; an element of the fast loop has at most twice as many.
-const COPY_BYTES: usize = 32;
+const OUTPUT_MARGIN: usize = MAX_LENGTH + PATTERN_BYTES;
+/// Bytes of the longest element that the fast loop decodes.
+const MAX_LENGTH: usize = 64;
+/// Bytes copied without asking. With 32, the loop takes up to twice as long wherever the
+/// linker puts it badly: a copy then reads more of what was just written.
+const COPY_BYTES: usize = 16;
 /// Bytes of a pattern that is repeated.
 const PATTERN_BYTES: usize = 16;
 
@@ -76,7 +79,7 @@ const fn tags() -> [Tag; 256] {
     while byte < 256 {
         let length = (byte as u16 >> 2) + 1;
         let (length, mask, base) = match byte & 3 {
-            0 if length <= 60 => (length, 0, 2 * COPY_BYTES as u16),
+            0 if length <= 60 => (length, 0, MAX_LENGTH as u16),
             1 => ((length - 1) % 8 + 4, 0xff, (byte as u16 >> 5) << 8),
             2 => (length, 0xffff, 0),
             _ => (1, 0, 0), // A long literal, or a distance of 32 bits.
@@ -125,6 +128,10 @@ fn fast_steps(stored: &[u8], read: usize, output: &mut [u8], written: usize) -> 
                 ptr::copy(source, to, COPY_BYTES);
                 if length > COPY_BYTES {
                     ptr::copy(source.add(COPY_BYTES), to.add(COPY_BYTES), COPY_BYTES);
+                    if length > 2 * COPY_BYTES {
+                        let (source, to) = (source.add(2 * COPY_BYTES), to.add(2 * COPY_BYTES));
+                        ptr::copy(source, to, 2 * COPY_BYTES);
+                    }
                 }
             }
             (from, to) = (next, to.add(length));

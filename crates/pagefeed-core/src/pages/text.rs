@@ -9,6 +9,7 @@ use arrow_schema::{DataType, Field, FieldRef};
 
 use crate::engine::PageEntry;
 use crate::error::{Error, Kind, Result};
+use crate::huge_pages;
 use crate::index::{Index, PageRecord};
 use crate::lists::list_array;
 use crate::pages::sizes::{entry_of, saturated};
@@ -128,7 +129,10 @@ impl Tokenization {
             false => Tokens::U32(Vec::new()),
         });
         tokens.clear();
-        with_values!(tokens, ids => ids.reserve_exact(num_tokens));
+        with_values!(tokens, ids => {
+            huge_pages::renew(ids, num_tokens);
+            ids.reserve_exact(num_tokens);
+        });
         let mut labels = Numbers::new(LABEL_BYTES, page.aligned.pop().unwrap_or_default());
         self.encoder
             .encode(columns, &mut |row, of_row, labels_of_row| {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::engine::Aligned;
 use crate::error::{Error, Result};
+use crate::huge_pages;
 use crate::infill::{Arranged, Pending, Postponed};
 use crate::tokens::{Numbers, TokenPage, Tokens};
 
@@ -126,7 +127,9 @@ fn append_tokens(joined: &mut Tokens, tokens: &Tokens, range: Range<usize>, coun
 /// Reserves exactly, for all rows at once: a vector that grows by itself would double.
 fn extend<T: Copy>(into: &mut Vec<T>, from: &[T], count: usize) {
     if into.is_empty() {
-        into.reserve_exact(count.max(from.len()));
+        let count = count.max(from.len());
+        huge_pages::renew(into, count);
+        into.reserve_exact(count);
     }
     into.extend_from_slice(from);
 }
