@@ -4,14 +4,16 @@
 //! a walk through the system's tables, and fresh memory a fault every 4 KiB: in huge pages
 //! batches of shuffled rows take 0.9 of the processor time (`benchmarks/duel.py`). The
 //! system hands them out where 2 MiB in a row are asked for, and a decoded page is smaller. So
-//! pages lie side by side in a range of addresses of their own: [`renew`] gives vectors memory there,
-//! and the allocator below takes the memory of any vector back to where it came from.
+//! pages lie side by side in a range of addresses of their own: [`renew`] gives vectors memory
+//! there, and the allocator below takes the memory of any vector back to where it came from.
 //!
 //! Memory that is given back waits for its next use, up to a share of what is in use; what is
 //! beyond goes back to the system at once.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::{BTreeMap, BTreeSet};
+#[cfg(target_os = "linux")]
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError}; // Nothing waits for this lock.
 use std::thread::yield_now;
@@ -22,7 +24,7 @@ const MAX_BYTES: usize = 64 << 20;
 const HUGE_PAGE: usize = 2 << 20;
 /// Addresses that are reserved. Nothing is behind them until they are used.
 const RANGE: usize = 64 << 30;
-/// Sizes are multiples of this, the unit in which the system takes memory back.
+/// Sizes are multiples of this, the page of most systems.
 const UNIT: usize = 4 << 10;
 /// Steps between a power of two and the next in which sizes are rounded up.
 const STEPS: usize = 16;
@@ -290,8 +292,26 @@ fn make_usable(memory: usize, bytes: usize) -> bool {
 /// Gives the memory behind a part of the range back, which reads as zeros then.
 #[cfg(target_os = "linux")]
 fn return_to_system(memory: usize, bytes: usize) {
+    // SAFETY: it reads a number.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    let Some(whole) = usize::try_from(page)
+        .ok()
+        .and_then(|page| within(memory, bytes, page))
+    else {
+        return;
+    };
+    let start = whole.start as *mut libc::c_void;
     // SAFETY: this part of the range is ours, and nobody uses it any more.
-    unsafe { libc::madvise(memory as *mut libc::c_void, bytes, libc::MADV_DONTNEED) };
+    unsafe { libc::madvise(start, whole.len(), libc::MADV_DONTNEED) };
+}
+
+/// Returns the pages of the system that lie within so many bytes as a whole. Some systems
+/// have pages of 64 KiB, and would clear those that lie there in part, too.
+#[cfg(target_os = "linux")]
+fn within(memory: usize, bytes: usize, page: usize) -> Option<Range<usize>> {
+    let start = memory.checked_next_multiple_of(page)?;
+    let end = (memory + bytes) / page * page;
+    (start < end).then_some(start..end)
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -72,7 +72,8 @@ impl Permutations<'_> {
         if !is_whole || !(tweaks.is_empty() || tweaks.len() == values.len()) {
             return Err(Error::invalid("a size or a tweak for each number"));
         }
-        if let Some(number) = (0..values.len()).find(|&number| values[number] >= sizes.of(number)) {
+        let is_outside = |values: &[u64], number: usize| values[number] >= sizes.of(number);
+        if let Some(number) = (0..values.len()).find(|&number| is_outside(values, number)) {
             let (value, size) = (values[number], sizes.of(number));
             return Err(Error::invalid(format!("{value} of {size} numbers")));
         }
@@ -80,15 +81,14 @@ impl Permutations<'_> {
             let end = values.len().min(begin + LANES);
             self.permute(values, begin..end, sizes, tweaks);
         }
-        let is_spare = |values: &[u64], number| values[number] >= sizes.of(number);
         let mut walking: Vec<usize> = (0..values.len())
-            .filter(|&number| is_spare(values, number))
+            .filter(|&number| is_outside(values, number))
             .collect();
         while !walking.is_empty() {
             for some in walking.chunks(LANES) {
                 self.permute(values, some.iter().copied(), sizes, tweaks);
             }
-            walking.retain(|&number| is_spare(values, number));
+            walking.retain(|&number| is_outside(values, number));
         }
         Ok(())
     }

@@ -24,8 +24,9 @@ pub(super) const FETCHED_AT_ONCE: usize = 64;
 /// Pages that are looked at together at least, to see how many a batch needs.
 const SHORTEST_STRETCH: usize = 16;
 
-/// Uses that a free slot keeps room for. A page of 64 KiB has some 17 of 2,048 tokens, for
-/// which the room grows to 32. Growing it for each page took a quarter of submitting.
+/// A free slot keeps room for as many uses, for the next page that gets it. A page of 64 KiB
+/// is used some 17 times in sequences of 2,048 tokens, and a vector grows to 32 for these.
+/// When it grew anew for each page, that took a quarter of the time of `submit`.
 const FEW_USES: usize = 32;
 
 #[derive(Debug, Default)]

@@ -168,6 +168,17 @@ fn pieces_never_overlap_and_are_as_large_as_can_be() {
 }
 
 #[test]
+fn only_whole_pages_go_back_to_the_system() {
+    let kib = |count: usize| count << 10;
+    assert_eq!(within(kib(8), kib(12), kib(4)), Some(kib(8)..kib(20)));
+    assert_eq!(within(kib(60), kib(200), kib(64)), Some(kib(64)..kib(256)));
+    assert_eq!(within(kib(64), kib(64), kib(64)), Some(kib(64)..kib(128)));
+    // What lies beside these is in use.
+    assert_eq!(within(kib(64), kib(60), kib(64)), None);
+    assert_eq!(within(kib(60), kib(64), kib(64)), None);
+}
+
+#[test]
 fn what_is_made_usable_grows_with_what_is_used_until_the_range_is_full() {
     let mut pool = Pool::new();
     let mut taken = 0;
