@@ -12,7 +12,6 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::{BTreeMap, BTreeSet};
-#[cfg(target_os = "linux")]
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError}; // Nothing waits for this lock.
@@ -140,10 +139,14 @@ fn is_in_range(memory: *mut u8, layout: &Layout) -> bool {
 }
 
 fn give_back(memory: usize, bytes: usize) {
-    match pool(LOOKS) {
-        Some(mut pool) => pool.give_back(memory, bytes),
-        // Its addresses are lost to this process, its memory is not.
-        None => return_to_system(memory, bytes),
+    // Other threads need not wait for the system.
+    let is_kept = pool(LOOKS).is_some_and(|pool| pool.keeps(bytes));
+    if !is_kept {
+        return_to_system(memory, bytes);
+    }
+    // Without the lock the addresses are lost to this process, the memory is not.
+    if let Some(mut pool) = pool(LOOKS) {
+        pool.give_back(memory, bytes, is_kept);
     }
 }
 
@@ -224,8 +227,13 @@ impl Pool {
         Some(memory)
     }
 
+    /// Whether memory waits for its next use once it is given back.
+    fn keeps(&self, bytes: usize) -> bool {
+        self.num_kept + bytes <= (self.num_used - bytes) / KEPT_SHARE
+    }
+
     /// Takes back what was taken. It is one piece with what is free beside it.
-    fn give_back(&mut self, mut memory: usize, bytes: usize) {
+    fn give_back(&mut self, mut memory: usize, bytes: usize, is_kept: bool) {
         self.num_used -= bytes;
         if self.num_used == 0 {
             return_to_system(self.start, self.end - self.start);
@@ -234,11 +242,7 @@ impl Pool {
             (self.end, self.num_kept) = (self.start, 0);
             return;
         }
-        let mut kept = bytes;
-        if self.num_kept + bytes > self.num_used / KEPT_SHARE {
-            return_to_system(memory, bytes);
-            kept = 0;
-        }
+        let kept = if is_kept { bytes } else { 0 };
         let mut piece = Free { bytes, kept };
         let behind = memory + bytes;
         let before = self.free.range(..memory).next_back();
@@ -269,7 +273,6 @@ impl Pool {
 }
 
 /// Reserves a range of addresses, and returns where it begins.
-#[cfg(target_os = "linux")]
 fn reserve() -> Option<usize> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let size = RANGE + HUGE_PAGE;
@@ -279,7 +282,6 @@ fn reserve() -> Option<usize> {
 }
 
 /// Asks the system for memory behind a part of the range, in huge pages if it has them.
-#[cfg(target_os = "linux")]
 fn make_usable(memory: usize, bytes: usize) -> bool {
     let memory = memory as *mut libc::c_void;
     // SAFETY: this part of the range is ours, and nobody uses it yet.
@@ -290,7 +292,6 @@ fn make_usable(memory: usize, bytes: usize) -> bool {
 }
 
 /// Gives the memory behind a part of the range back, which reads as zeros then.
-#[cfg(target_os = "linux")]
 fn return_to_system(memory: usize, bytes: usize) {
     // SAFETY: it reads a number.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
@@ -307,25 +308,11 @@ fn return_to_system(memory: usize, bytes: usize) {
 
 /// Returns the pages of the system that lie within so many bytes as a whole. Some systems
 /// have pages of 64 KiB, and would clear those that lie there in part, too.
-#[cfg(target_os = "linux")]
 fn within(memory: usize, bytes: usize, page: usize) -> Option<Range<usize>> {
     let start = memory.checked_next_multiple_of(page)?;
     let end = (memory + bytes) / page * page;
     (start < end).then_some(start..end)
 }
 
-#[cfg(not(target_os = "linux"))]
-fn reserve() -> Option<usize> {
-    None
-}
-
-#[cfg(not(target_os = "linux"))]
-fn make_usable(_memory: usize, _bytes: usize) -> bool {
-    false
-}
-
-#[cfg(not(target_os = "linux"))]
-fn return_to_system(_memory: usize, _bytes: usize) {}
-
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests;

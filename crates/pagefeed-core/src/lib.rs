@@ -24,6 +24,10 @@ pub mod fields;
 pub mod footer;
 pub mod gather;
 pub mod header;
+#[cfg_attr(
+    any(feature = "simulate", not(target_os = "linux")),
+    path = "huge_pages/none.rs"
+)]
 mod huge_pages;
 pub mod index;
 pub mod infill;
