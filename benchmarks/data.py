@@ -63,15 +63,13 @@ def make(
         row_length: Tokens of a row.
         row_group_rows: Rows of a row group; None: pyarrow's default, which makes each
             file one row group.
-        numbered: Whether the first three tokens of every row are its number, in digits
-            of base 256, the lowest first, so that a row is known wherever it comes out.
-            Tokens below 256 occur in text: the dictionaries of the pages stay as small
-            as those of the text alone.
+        numbered: Whether the first two tokens of every row are its number, low half
+            first, so that a row is known wherever it comes out.
     """
     CACHE.mkdir(parents=True, exist_ok=True)
     (CACHE / ".gitignore").write_text("*\n")
     name = f"{num_tokens}-{row_length}-{row_group_rows or 'default'}"
-    folder = CACHE / (f"{name}-digits" if numbered else name)
+    folder = CACHE / (f"{name}-numbered" if numbered else name)
     rows_of_file = -(-num_tokens // (NUM_FILES * row_length))
     if not (folder / "source.json").exists():
         shutil.rmtree(folder, ignore_errors=True)
@@ -106,8 +104,8 @@ def _write(
             part = tokens.take(places, mode="wrap")
             if numbered:
                 rows_here = np.arange(number * num_rows, (number + 1) * num_rows)
-                digits = rows_here[:, np.newaxis] >> [0, 8, 16] & 0xFF
-                part.reshape(num_rows, row_length)[:, :3] = digits
+                part[0::row_length] = rows_here & 0xFFFF
+                part[1::row_length] = rows_here >> 16
             flat.write(part.tobytes())
             offsets = np.arange(num_rows + 1, dtype=np.int32) * row_length
             rows = pa.ListArray.from_arrays(offsets, part.astype(np.int32))

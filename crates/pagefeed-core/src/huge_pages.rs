@@ -14,7 +14,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, TryLockError}; // Nothing waits for this lock.
+// The lock is not one of `crate::sync`: nobody waits for it without an end.
+use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::thread::yield_now;
 
 /// Sizes of vectors that lie in the range.
