@@ -2,10 +2,11 @@
 
 The text is that of the shared corpus, by its own tokenizer, or else that of the
 standard library, by a tokenizer trained on the spot. It is repeated to the number of
-tokens asked for. What was made once is used again.
+tokens asked for. What was made once is used again, by a folder for each text: ids of
+15 bits decode more slowly than ids of 13, so figures of one text are not comparable
+with those of another.
 """
 
-import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -66,25 +67,28 @@ def make(
         numbered: Whether the first two tokens of every row are its number, low half
             first, so that a row is known wherever it comes out.
     """
-    CACHE.mkdir(parents=True, exist_ok=True)
+    corpus = _corpus()
+    text = CACHE / ("corpus" if corpus else "library")
+    text.mkdir(parents=True, exist_ok=True)
     (CACHE / ".gitignore").write_text("*\n")
     name = f"{num_tokens}-{row_length}-{row_group_rows or 'default'}"
-    folder = CACHE / (f"{name}-numbered" if numbered else name)
+    folder = text / (f"{name}-numbered" if numbered else name)
     rows_of_file = -(-num_tokens // (NUM_FILES * row_length))
-    if not (folder / "source.json").exists():
+    complete = folder / "complete"
+    if not complete.exists():
         shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        tokens, source = _tokens()
+        folder.mkdir()
+        tokens = _tokens(text, corpus)
         _write(
             folder, tokens, rows_of_file, row_length, row_group_rows, numbered=numbered
         )
-        (folder / "source.json").write_text(json.dumps(source))
+        complete.touch()
     return Data(
         parquet=sorted(folder.glob("*.parquet")),
         flat=folder / "tokens.bin",
         num_rows=rows_of_file * NUM_FILES,
         row_length=row_length,
-        source=json.loads((folder / "source.json").read_text()),
+        source="shared corpus" if corpus else "standard library",
     )
 
 
@@ -117,16 +121,21 @@ def _write(
             )
 
 
-def _tokens() -> tuple[npt.NDArray[np.uint16], str]:
-    """All tokens of the text there is, and whose it is."""
+def _corpus() -> Path | None:
+    """Where the shared corpus lies, if it is there."""
     shared = Path(os.environ.get("PAGEFEED_SHARED") or ROOT.parent / "shared")
     corpus = shared / "data" / "corpus"
-    path = CACHE / ("corpus.npy" if corpus.exists() else "library.npy")
+    return corpus if corpus.exists() else None
+
+
+def _tokens(text: Path, corpus: Path | None) -> npt.NDArray[np.uint16]:
+    """All tokens of the corpus, or else of the standard library; kept in ``text``."""
+    path = text / "tokens.npy"
     if not path.exists():
-        parts = _corpus_tokens(corpus) if corpus.exists() else _library_tokens()
+        parts = _corpus_tokens(corpus) if corpus else _library_tokens(text)
         np.save(path, np.concatenate(list(parts)))
-    name = "shared corpus" if corpus.exists() else "standard library"
-    return np.load(path), name
+    tokens: npt.NDArray[np.uint16] = np.load(path)
+    return tokens
 
 
 def _corpus_tokens(corpus: Path) -> Iterator[npt.NDArray[np.uint16]]:
@@ -148,6 +157,6 @@ def _encoded(files: list[Path], name: Path) -> Iterator[npt.NDArray[np.uint16]]:
                     yield np.append(ids, end).astype(np.uint16)
 
 
-def _library_tokens() -> Iterator[npt.NDArray[np.uint16]]:
-    files = make_corpus(CACHE / "library")
+def _library_tokens(text: Path) -> Iterator[npt.NDArray[np.uint16]]:
+    files = make_corpus(text / "texts")
     yield from _encoded(files, files[0].parent / "tokenizer.json")
