@@ -27,14 +27,16 @@ from loaders.adapters import load  # noqa: E402
 from loaders.orders import SEEDS  # noqa: E402
 from loaders.protocol import Adapter, Loader, Task  # noqa: E402
 
-WARM_BATCHES = 20
+WARM_SHARE = 8
+"""Fraction of an epoch before the rate counts. In it a loader fills what it shuffles
+in, or delivers what it had read before its first batch: neither lasts."""
 OWN_WORK = 0.02
 """Seconds of the consumer's own work a batch, where waits are measured."""
 WAITS = 100
 AFTER_STATE = 8
 """Batches that a resumed loader must repeat."""
-LEAST_BATCHES = 2 * (1 + WARM_BATCHES + WAITS + AFTER_STATE)
-"""Batches that the data must have: the rate is measured over half of them."""
+LEAST_BATCHES = 3 * (1 + WAITS + AFTER_STATE)
+"""Batches that the data must have: an eighth go before the rate, half into it."""
 
 
 class Watched:
@@ -102,13 +104,10 @@ def _run(adapter: Adapter, task: Task, seconds: float) -> dict[str, Any]:
     watched = Watched(loader, task)
     watched.take()
     start = time.perf_counter() - begun
-    for _ in range(WARM_BATCHES):
-        watched.take()
-    most = task.num_rows // task.batch_size // 2
-    cpu, wall, count = _cpu_seconds(), time.perf_counter(), 0
-    while time.perf_counter() - wall < seconds and count < most:
-        watched.take()
-        count += 1
+    whole = task.num_rows // task.batch_size
+    _take(watched, whole // WARM_SHARE, seconds)
+    cpu, wall = _cpu_seconds(), time.perf_counter()
+    count = _take(watched, whole // 2, seconds)
     wall, cpu = time.perf_counter() - wall, _cpu_seconds() - cpu
     tokens = count * task.batch_size * task.length
     waits = sorted(_waits(watched))
@@ -120,6 +119,15 @@ def _run(adapter: Adapter, task: Task, seconds: float) -> dict[str, Any]:
         "wait_p50": waits[len(waits) // 2],
         "wait_p99": waits[-(len(waits) // 100) - 1],
     }
+
+
+def _take(watched: Watched, most: int, seconds: float) -> int:
+    """Take batches for so long, and return how many."""
+    end, count = time.perf_counter() + seconds, 0
+    while time.perf_counter() < end and count < most:
+        watched.take()
+        count += 1
+    return count
 
 
 def _waits(watched: Watched) -> Iterator[float]:

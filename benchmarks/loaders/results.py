@@ -40,8 +40,9 @@ PARTS = {
     "Rate": (
         ("Mtok/s", "CPU s / 1e9", "first batch"),
         """\
-Millions of tokens a second, and seconds of all processors for 10^9 tokens, after the
-first batches. The time to the first batch is that of a new process, imports included.
+Millions of tokens a second, and seconds of all processors for 10^9 tokens, over half an
+epoch behind its first eighth, or {seconds:g} seconds behind the first {seconds:g}. The
+time to the first batch is that of a new process, imports included.
 """,
     ),
     "Waits and memory": (
@@ -83,7 +84,8 @@ def page(found: dict[str, Any], picture: str | None = None) -> str:
         lines += [f"![Tokens a second of each loader]({picture})", ""]
     rows = found["results"]
     for title, (columns, meaning) in PARTS.items():
-        text = meaning.format(after=found["after_state"])
+        seconds = found["settings"]["seconds"]
+        text = meaning.format(after=found["after_state"], seconds=seconds)
         lines += [f"## {title}", "", text, *table(rows, columns), ""]
     limits = [
         f"- **{row['loader']}**: {_sentences(row['limits'])}"
