@@ -27,7 +27,7 @@ def _open(shuffle: Literal["row", "page"], task: Task) -> Stateful:
 
 ADAPTERS = [
     Adapter(
-        name="pagefeed, rows",
+        name="pagefeed, rows in memory",
         open=partial(_open, "row"),
         needs=("pagefeed", "torch"),
         limits="reads a page for few samples of it: pages are read several times where "
