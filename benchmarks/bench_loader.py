@@ -294,7 +294,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--tokens", type=int, default=512_000_000, help="of the data")
+    parser.add_argument(
+        "--tokens", type=int, default=data.LONG_EPOCH, help="of the data"
+    )
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--row-group-rows", type=int)
     parser.add_argument("--rounds", type=int, default=5)

@@ -25,6 +25,8 @@ ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / "benchmarks" / ".data"
 TEXTS_AT_ONCE = 1000
 NUM_FILES = 8
+LONG_EPOCH = 512_000_000
+"""Tokens of an epoch that is longer than what a loader plans ahead by page."""
 
 
 @dataclass(frozen=True, kw_only=True)

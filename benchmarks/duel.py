@@ -12,8 +12,8 @@ the consumer's thread, and counts. A pause after each batch stands for a trainin
 batches are then made ahead, and wait. A turn must be long: in one of 400 batches, which
 takes 40 ms, a build that loads far ahead between turns seems cheaper than in a run.
 
-Page by page the data are more than is planned ahead, so that no page serves two epochs:
-each is decoded, as in a long run. By row they fit into memory.
+By page, an epoch is longer than what is planned ahead: few pages in memory serve two
+epochs, and the others are decoded, as in a long run. By row the data fit into memory.
 
 Shown are medians of all turns, and of the ratios new to old, pair by pair. Twice the
 same folder shows what a difference must exceed, and with ``--new-steps`` what another
@@ -183,6 +183,22 @@ def duel(
         print(f"  {name:16} {old:9.3f} {new:9.3f} {ratio}", flush=True)
 
 
+def make_data(way: str) -> Path:
+    """Return the folder of a way's data, made if it is not there."""
+    import bench_sequences
+    import data
+
+    if way == "page":
+        return data.make(num_tokens=data.LONG_EPOCH, numbered=True).parquet[0].parent
+    if way == "row":
+        return data.make(num_tokens=NUM_TOKENS).parquet[0].parent
+    documents = data.CACHE / f"documents-{NUM_TOKENS}"
+    if not documents.exists():
+        documents.mkdir(parents=True)
+        bench_sequences.write_documents(documents, NUM_TOKENS)
+    return documents
+
+
 def main() -> None:
     """Let the builds meet, way by way."""
     parser = argparse.ArgumentParser(
@@ -212,23 +228,17 @@ def main() -> None:
     for build in builds:
         if not list((build / "pagefeed").glob("_core*.so")):
             parser.error(f"{build} holds no package pagefeed with its core")
-    # The data, by the build that these benchmarks belong to.
+    # The data are made by the build that these benchmarks belong to.
     sys.path.insert(0, str(builds[1]))
-    import bench_sequences
-    import data
-
-    documents = data.CACHE / f"documents-{NUM_TOKENS}"
-    folders = {
-        "page": data.make(num_tokens=512_000_000, numbered=True).parquet[0].parent,
-        "row": data.make(num_tokens=NUM_TOKENS).parquet[0].parent,
-    }
-    if not documents.exists():
-        documents.mkdir()
-        bench_sequences.write_documents(documents, NUM_TOKENS)
     for way in options.only:
         print(f"{way:18} {'old':>9} {'new':>9} {'new/old':>7}", flush=True)
-        folder = folders.get(way, documents)
-        arguments = ["--fight", way, str(folder), "--batches", str(options.batches)]
+        arguments = [
+            "--fight",
+            way,
+            str(make_data(way)),
+            "--batches",
+            str(options.batches),
+        ]
         arguments += ["--pause-ms", str(options.pause_ms)]
         duel(builds, arguments, options.pairs, options.new_steps)
 

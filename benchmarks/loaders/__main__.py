@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=[], help="words of their names")
     parser.add_argument("--adapter", type=Path, nargs="+", default=[], metavar="FILE")
     parser.add_argument("--list", action="store_true", help="print names, and end")
-    parser.add_argument("--tokens", type=float, default=512e6)
+    parser.add_argument("--tokens", type=float, default=data.LONG_EPOCH)
     parser.add_argument("--length", type=int, default=2048, help="of a sample")
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--workers", type=int, default=2)

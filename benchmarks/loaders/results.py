@@ -41,8 +41,8 @@ PARTS = {
         ("Mtok/s", "CPU s / 1e9", "first batch"),
         """\
 Millions of tokens a second, and seconds of all processors for 10^9 tokens, over half an
-epoch behind its first eighth, or {seconds:g} seconds behind the first {seconds:g}. The
-time to the first batch is that of a new process, imports included.
+epoch after its first eighth; neither part takes more than {seconds:g} seconds. The time
+to the first batch is that of a new process, imports included.
 """,
     ),
     "Waits and memory": (

@@ -19,8 +19,8 @@ const INPUT_MARGIN: usize = 2 + MAX_LENGTH;
 /// Bytes that it may write from the end of the output so far on.
 const OUTPUT_MARGIN: usize = MAX_LENGTH + PATTERN_BYTES;
 /// Bytes of the longest element that the fast loop decodes, and bytes that it copies for any.
-/// To copy fewer where fewer do takes a branch that cannot be foretold: on bit-packed
-/// indices the loop then takes 1.2 times as long, and at some addresses of its code twice.
+/// Copying fewer for a shorter element takes a branch that a processor cannot predict: on
+/// bit-packed indices the loop takes 1.2 times as long, and at some addresses of its code twice.
 const MAX_LENGTH: usize = 64;
 /// Bytes of a pattern that is repeated.
 const PATTERN_BYTES: usize = 16;
