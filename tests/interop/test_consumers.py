@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed
-from pagefeed.prepare.tokenizing.tokenization import Compression
+from pagefeed.prepare.parquet_sinks import Compression
 
 COLUMNS = {
     "tokens": pa.array([[1, 2], [], [3]] * 40, pa.list_(pa.int32())),

@@ -1,4 +1,4 @@
-"""pagefeed: Parquet as it is, shuffled by rows and by pages."""
+"""pagefeed: Parquet as it is, by rows and by pages, and pages without compression."""
 
 from functools import partial
 from typing import Literal
@@ -7,11 +7,17 @@ from loaders.protocol import Adapter, Stateful, Task
 
 __all__ = ["ADAPTERS"]
 
+OWN = "uncompressed"
+"""Folder of the same rows as `convert` writes them, and as `tokenize` does."""
 
-def _open(shuffle: Literal["row", "page"], task: Task) -> Stateful:
+
+def _open(
+    shuffle: Literal["row", "page"], task: Task, *, own: bool = False
+) -> Stateful:
     import pagefeed as pf
 
-    data = pf.parquet(task.parquet, column="input_ids", cache_dir=task.work)
+    files = task.work / OWN if own else task.parquet
+    data = pf.parquet(files, column="input_ids", cache_dir=task.work)
     loader = pf.Loader(
         data,
         sequences=pf.Windows(task.length),
@@ -23,6 +29,18 @@ def _open(shuffle: Literal["row", "page"], task: Task) -> Stateful:
         world_size=1,
     )
     return Stateful(loader, "input_ids")
+
+
+def _convert(task: Task) -> None:
+    import pagefeed as pf
+
+    pf.convert(
+        pf.parquet(task.parquet, column="input_ids"),
+        task.work / OWN,
+        to="parquet",
+        dtype="uint16",
+        compression="none",
+    )
 
 
 ADAPTERS = [
@@ -39,5 +57,12 @@ ADAPTERS = [
         needs=("pagefeed", "torch"),
         limits="mixes pages in a window: samples of a page come within some thousand "
         "samples of each other",
+    ),
+    Adapter(
+        name="pagefeed, pages without compression",
+        open=partial(_open, "page", own=True),
+        needs=("pagefeed", "torch"),
+        convert=_convert,
+        limits="takes two bytes a token, as the memory maps do",
     ),
 ]

@@ -26,7 +26,7 @@ from pagefeed.cli.common import (
 )
 from pagefeed.prepare import convert
 
-WRITTEN = parameters(convert, "output to dtype eos shard_size")
+WRITTEN = parameters(convert, "output to dtype eos shard_size page_size compression")
 ARGUMENTS = PATHS | SOME_PATHS | NO_COLUMN | FILES | WRITTEN
 
 

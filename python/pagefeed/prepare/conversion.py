@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ from pagefeed.errors import InvalidArgumentError, UnsupportedError
 from pagefeed.flat import FLAT_FORMATS, FlatName, TokenFormat, TokenRows, given_dtype
 from pagefeed.parquet_files import parquet
 from pagefeed.prepare.parquet_output import ParquetOutput
+from pagefeed.prepare.parquet_sinks import Compression
 from pagefeed.remote import StorageOptions, output_folder
 
 __all__ = ["TOKEN_FORMATS", "Conversion", "convert", "token_rows"]
@@ -106,6 +107,8 @@ def convert(
     eos: int | None = None,
     column: str | None = None,
     shard_size: int | str = "512MiB",
+    page_size: int | str | None = None,
+    compression: Compression | None = None,
     storage_options: StorageOptions | None = None,
 ) -> Conversion:
     """Write the tokens of a dataset in another format, document by document.
@@ -131,6 +134,11 @@ def convert(
         column: Name of the tokens; by default that of the dataset.
         shard_size: Bytes of tokens, before compression, after which a new file or shard
             begins.
+        page_size: Bytes of tokens in a page of Parquet, at four bytes a token; by
+            default ``"64KiB"``.
+        compression: Of pages of Parquet: ``"zstd"``, the default, makes the smallest
+            files; ``"none"`` is loaded fastest, at two bytes a token, or three for
+            ``uint32``; ``"lz4"`` and ``"snappy"`` lie between.
         storage_options: Settings of remote storage of the output, see
             :func:`pagefeed.parquet`.
 
@@ -146,6 +154,7 @@ def convert(
     Example:
         >>> web = pagefeed.parquet("corpus", column="input_ids")  # doctest: +SKIP
         >>> convert(web, "corpus-stream", to="stream", dtype="uint16")  # doctest: +SKIP
+        >>> convert(web, "fast", to="parquet", compression="none")  # doctest: +SKIP
     """
     check_dataset(dataset, "dataset")
     if dataset.spans.erased is not None:
@@ -156,6 +165,12 @@ def convert(
     check_choice(to, tuple(TOKEN_FORMATS), "to")
     behind = check_token(eos, "eos")
     name = check_column(dataset.column if column is None else column, "column")
+    more: dict[str, Any] = {}
+    if to == "parquet":
+        more = _parquet_settings(page_size, compression)
+    elif page_size is not None or compression is not None:
+        given = "compression" if page_size is None else "page_size"
+        raise InvalidArgumentError(f"{given} is for to='parquet': {to!r} has no pages")
     make = TOKEN_FORMATS[to].writer
     kind = _dtype(dataset, dtype, make.wide)
     num_rows = len(dataset)
@@ -167,6 +182,7 @@ def convert(
         shard_bytes=max(1, parse_bytes(shard_size, name="shard_size")),
         num_tokens=num_tokens,
         source={"dataset": dataset.fingerprint, "eos": behind},
+        **more,
     )
     with (
         out.stack,
@@ -187,6 +203,16 @@ def convert(
         num_left_out=out.num_left_out,
         num_tokens=num_tokens,
     )
+
+
+def _parquet_settings(
+    page_size: int | str | None, compression: Compression | None
+) -> dict[str, Any]:
+    """Return what only Parquet is told."""
+    codec = "zstd" if compression is None else compression
+    check_choice(codec, get_args(Compression), "compression")
+    size = parse_bytes("64KiB" if page_size is None else page_size, name="page_size")
+    return {"page_bytes": max(1, size), "compression": codec}
 
 
 def _dtype(

@@ -1,13 +1,12 @@
-"""Parquet files of token lists, written by pyarrow."""
+"""Folders of Parquet files of token lists."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from pagefeed.core._base import WholeWriter, require
 from pagefeed.core.storage import MANIFEST, PARQUET, UNFINISHED
 from pagefeed.errors import FileAccessError
 from pagefeed.flat import Output, TokenRows
@@ -20,29 +19,34 @@ from pagefeed.prepare.jobs import (
     remove_drafts,
     write_record,
 )
-from pagefeed.remote import FileWriter
+from pagefeed.prepare.parquet_sinks import Compression, LongTokenSink, TokenSink
 
-__all__ = ["ParquetOutput", "ParquetSink"]
+__all__ = ["ParquetOutput"]
 
 _GROUP_BYTES = 64 << 20
 """Bytes of tokens of a row group, before compression."""
+_CORE_BYTES = 4
+"""Bytes of the widest tokens that the core writes."""
 _LOCK = ".convert.lock"
 _FILES = r"part-\d{5,}\.parquet|_manifest\.json|job\.json"
 
 
-def _pyarrow(name: str = "pyarrow") -> Any:
-    return require(name, extra="pyarrow", purpose="Parquet files")
-
-
+@dataclass(eq=False)
 class ParquetOutput(Output):
     """Parquet files with a list of tokens a row, and a manifest at the end.
 
     Shards and row groups end behind the document that fills them. Only numbers of
     tokens decide this, so the files do not depend on where a killed job stopped.
+
+    Args:
+        page_bytes: Bytes of tokens in a page, at four bytes a token.
+        compression: Codec of pages.
     """
 
     signs = PARQUET
-    _file: ParquetSink | None = None
+    _: KW_ONLY
+    page_bytes: int
+    compression: Compression
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -53,12 +57,16 @@ class ParquetOutput(Output):
         """Refuse existing files, unless a killed run of this job left them."""
         self._shards: list[dict[str, Any]] = []
         self._has_files = True  # Until it is known.
+        self._file: TokenSink | LongTokenSink | None = None
+        self._in_group = self._in_shard = self._num_documents = 0
         self._settings = {
             **self.source,
             "to": "parquet",
             "dtype": self.dtype.name,
             "column": self.column,
             "shard_bytes": self.shard_bytes,
+            "page_bytes": self.page_bytes,
+            "compression": self.compression,
         }
         begun = read_record(self.folder, JOB)
         if begun is None:
@@ -101,21 +109,30 @@ class ParquetOutput(Output):
 
     def _add(self, rows: TokenRows) -> None:
         """Add documents to the row group; end what they fill."""
-        arrow = _pyarrow()
-        lists = arrow.LargeListArray.from_arrays(rows.offsets, arrow.array(rows.tokens))
-        kind = arrow.list_(arrow.from_numpy_dtype(self.dtype))
-        table = arrow.table({self.column: lists.cast(kind)})
-        if self._file is None:
-            file = self.folder.writer(self._name)
-            self._file = self.stack.enter_context(ParquetSink(file, table.schema))
-        self._waiting.append(table)
+        file = self._file
+        if file is None:
+            file = self._file = self._new_file()
+        file.add(rows)
         self._in_group += len(rows.tokens)
         self._in_shard += len(rows.tokens)
-        self._num_documents += len(table)
+        self._num_documents += len(rows.offsets) - 1
         if self._in_shard >= self.shard_tokens:
             self._end_shard()
         elif self._in_group >= self._group_tokens:
-            self._end_group(self._file)
+            file.end_group()
+            self._in_group = 0
+
+    def _new_file(self) -> TokenSink | LongTokenSink:
+        make = TokenSink if self.dtype.itemsize <= _CORE_BYTES else LongTokenSink
+        file = make(
+            self.folder.writer(self._name),
+            self.column,
+            self.dtype,
+            compression=self.compression,
+            page_bytes=self.page_bytes,
+        )
+        self.stack.enter_context(file)
+        return file
 
     @property
     def _group_tokens(self) -> int:
@@ -126,20 +143,13 @@ class ParquetOutput(Output):
         return f"part-{len(self._shards):05}.parquet"
 
     def _begin_shard(self) -> None:
-        self._waiting: list[Any] = []
         self._in_group = self._in_shard = self._num_documents = 0
-
-    def _end_group(self, file: ParquetSink) -> None:
-        if self._waiting:
-            file.writer.write_table(_pyarrow().concat_tables(self._waiting))
-        self._waiting, self._in_group = [], 0
 
     def _end_shard(self) -> None:
         """Give the shard its name, and record it."""
         file = self._file
         if file is None:
             return
-        self._end_group(file)
         self.folder.check_claim()
         self._has_files = True
         file.commit()
@@ -175,62 +185,3 @@ class ParquetOutput(Output):
         write_record(self.folder, MANIFEST, manifest)
         self.folder.remove(self.folder.names(UNFINISHED), UNFINISHED)
         self.files = [self.folder.path_of(shard["file"]) for shard in self._shards]
-
-
-class ParquetSink(WholeWriter):
-    """A Parquet file, as a file object that pyarrow writes to."""
-
-    closed = False
-
-    def __init__(
-        self,
-        file: FileWriter,
-        schema: Any,
-        *,
-        compression: str = "zstd",
-        page_bytes: int = 256 << 10,
-    ) -> None:
-        parquet = _pyarrow("pyarrow.parquet")
-        self.file = file
-        self.digest = hashlib.sha256()
-        """Digest of all bytes written so far."""
-        self._is_abandoned = False
-        self.writer = parquet.ParquetWriter(
-            _pyarrow().PythonFile(self, mode="w"),
-            schema,
-            compression=compression,
-            use_dictionary=False,
-            data_page_size=page_bytes,
-            write_page_index=True,
-            write_page_checksum=True,
-        )
-
-    def commit(self) -> None:
-        """Write the footer, and give the file its name."""
-        self.writer.close()
-        self.file.commit()
-
-    def abandon(self) -> None:
-        """Remove the file, unless it was committed."""
-        self._is_abandoned = True
-        self.writer.close()
-        self.file.abandon()
-
-    def write(self, data: Any) -> int:
-        """Append bytes, unless the file was abandoned."""
-        view = memoryview(data).cast("B")
-        if not self._is_abandoned:
-            self.file.write(view)
-            self.digest.update(view)
-        return len(view)
-
-    def tell(self) -> int:
-        """Return the number of bytes so far."""
-        return self.file.size
-
-    def flush(self) -> None:
-        """Do nothing: the file is committed as a whole."""
-
-    def close(self) -> None:
-        """Do nothing but note that pyarrow closed the file."""
-        self.closed = True

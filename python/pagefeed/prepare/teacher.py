@@ -21,7 +21,7 @@ from pagefeed.core._base import (
 )
 from pagefeed.core.storage import PathLike
 from pagefeed.errors import FileAccessError, InvalidArgumentError
-from pagefeed.prepare.parquet_output import ParquetSink
+from pagefeed.prepare.parquet_sinks import Compression, ParquetSink
 from pagefeed.prepare.teacher_rows import (
     Numbers,
     cut_rows,
@@ -39,7 +39,6 @@ KEY = b"pagefeed.teacher"
 
 IdType: TypeAlias = Literal["int32", "uint16", "uint32", "int64"]
 LogprobType: TypeAlias = Literal["float16", "float32", "bfloat16"]
-Compression: TypeAlias = Literal["none", "zstd", "lz4", "snappy"]
 
 
 class TeacherWriter(WholeWriter):
@@ -126,9 +125,8 @@ class TeacherWriter(WholeWriter):
                 )
             if name in self._types:
                 raise InvalidArgumentError(f"columns has {name!r}, which is written")
-        self._compression = check_choice(
-            compression, get_args(Compression), "compression"
-        )
+        check_choice(compression, get_args(Compression), "compression")
+        self._compression: Compression = compression
         self._group_bytes = parse_bytes(group_size, name="group_size")
         self._file_bytes = parse_bytes(file_size, name="file_size")
         self._schema = self._make_schema()

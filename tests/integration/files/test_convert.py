@@ -17,6 +17,7 @@ from pagefeed import errors
 from pagefeed.cli import main
 from pagefeed.flat import FLAT_FORMATS, FlatName
 from pagefeed.prepare import TOKEN_FORMATS
+from pagefeed.prepare.parquet_sinks import Compression
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -65,6 +66,66 @@ def test_shards_are_as_large_as_is_said(tmp_path, to, shard_size):
     most = {"1KB": 1000, "30KB": 30_000, "1MB": 1_000_000}[shard_size]
     assert len(shards) >= total // (2 * most), "a document more, and what it takes"
     assert max(file.stat().st_size for file in shards) < 1.2 * most + 4000
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint16", "uint32", "int64"])
+@pytest.mark.parametrize("compression", get_args(Compression))
+def test_parquet_is_written_as_is_said(tmp_path, dtype, compression):
+    # Enough tokens for a dictionary, and a token that no dictionary has.
+    rng = np.random.default_rng(0)
+    most = min(np.iinfo(dtype).max, 1 << 17)
+    tokens = rng.integers(0, most, 5_000_000).astype(dtype)
+    tokens[-1] = min(np.iinfo(dtype).max, 1 << 31)
+    offsets = np.arange(0, len(tokens) + 1, 1000)
+    lists = pa.LargeListArray.from_arrays(offsets, tokens)
+    pq.write_table(pa.table({"input_ids": lists}), tmp_path / "a.parquet")
+    source = pf.parquet(tmp_path / "a.parquet", column="input_ids")
+    done = pf.convert(
+        source,
+        tmp_path / "out",
+        to="parquet",
+        dtype=dtype,
+        compression=compression,
+        page_size="40kB",
+    )
+    [file] = done.files
+    table = pq.read_table(file)
+    assert table.schema.field("input_ids").type.value_type == pa.from_numpy_dtype(dtype)
+    found = table.column("input_ids").combine_chunks()
+    assert np.array_equal(found.values.to_numpy(), tokens)
+    assert np.array_equal(found.offsets.to_numpy(), offsets)
+    chunk = pq.read_metadata(file).row_group(0).column(0)
+    codec = {"none": "UNCOMPRESSED"}.get(compression, compression.upper())
+    assert chunk.compression == codec
+    width = {"uint32": 3, "int64": 8}.get(dtype, 2)
+    held = width * len(tokens) + (1 << 20) * (width == 3) + (1 << 18) * (width == 2)
+    assert chunk.total_uncompressed_size < 1.02 * held
+    read = pf.parquet(done.files, column="input_ids")
+    assert len(read.index) == pytest.approx(len(tokens) * 4 / 40_000, rel=0.25)
+    loader = pf.Loader(
+        read, sequences=pf.Windows(1000), batch_size=100, epochs=1, rank=0, world_size=1
+    )
+    batches = np.concatenate([batch["input_ids"] for batch in loader])
+    order = np.lexsort(batches.T[:8])
+    rows = tokens.astype(np.int64).reshape(-1, 1000)
+    assert np.array_equal(batches[order], rows[np.lexsort(rows.T[:8])])
+
+
+def test_settings_of_parquet_alone(source, tmp_path, capsys):
+    for given in ({"compression": "none"}, {"page_size": "1MiB"}):
+        with pytest.raises(errors.InvalidArgumentError, match="has no pages"):
+            pf.convert(source, tmp_path / "a", to="stream", **given)  # type: ignore[arg-type]
+    with pytest.raises(errors.InvalidArgumentError, match="snappy"):
+        pf.convert(source, tmp_path / "a", to="parquet", compression="snapy")  # type: ignore[arg-type]
+    with pytest.raises(errors.InvalidArgumentError, match="page_size"):
+        pf.convert(source, tmp_path / "a", to="parquet", page_size="much")
+    assert not list(tmp_path.iterdir())
+    command = ["convert", *source.files, "--to", "parquet", "--output"]
+    command += [str(tmp_path / "a"), "--compression", "none", "--page-size", "8KiB"]
+    assert main(command) == 0
+    capsys.readouterr()
+    settings = json.loads((tmp_path / "a" / "_manifest.json").read_text())["settings"]
+    assert (settings["compression"], settings["page_bytes"]) == ("none", 8192)
 
 
 def test_parts_and_separators(source, tmp_path):

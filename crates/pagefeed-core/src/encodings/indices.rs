@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use super::hybrid::Runs;
+use super::hybrid::{Packed, Run, Runs};
 use super::unpack::{Chunk, Entry, check_index, unpack_chunks};
 use crate::error::{Error, Result};
+use crate::simd::vectorized;
 
 /// Splits a dictionary-encoded page into its runs of indices.
 pub(crate) fn runs(bytes: &[u8], num_values: usize) -> Result<Runs<'_>> {
@@ -107,6 +108,79 @@ pub(crate) fn look_up<S: Entry<T>, T: Clone>(
     })
 }
 
+/// An integer that holds indices.
+pub(crate) trait Index: Copy {
+    /// Returns an index, which must fit.
+    fn of(index: u32) -> Self;
+
+    /// Appends `values` of a run if it is stored in integers of this type. Returns the
+    /// largest.
+    fn append_stored(_: &Packed<'_>, _: Range<usize>, _: &mut Vec<Self>) -> Option<u32> {
+        None
+    }
+}
+
+macro_rules! indices {
+    ($($type:ty),*) => {
+        $(impl Index for $type {
+            fn of(index: u32) -> Self {
+                index as Self
+            }
+        })*
+    };
+}
+
+indices!(i32, u32, i64);
+
+impl Index for u16 {
+    fn of(index: u32) -> Self {
+        index as Self
+    }
+
+    fn append_stored(
+        packed: &Packed<'_>,
+        values: Range<usize>,
+        output: &mut Vec<Self>,
+    ) -> Option<u32> {
+        if packed.width != Self::BITS {
+            return None;
+        }
+        let (words, _) = packed.bytes.as_chunks();
+        let words = words.get(values)?.iter();
+        let before = output.len();
+        output.extend(words.map(|&word| Self::from_le_bytes(word)));
+        let largest = |words: &[Self], _: &mut [()]| words.iter().copied().fold(0, Self::max);
+        Some(vectorized(&output[before..], &mut [(); 0], largest).into())
+    }
+}
+
+/// Appends the indices of `values` of a page, each below `num_entries`: the values
+/// themselves, where each entry of the dictionary is its own index.
+pub(crate) fn append_indices<T: Index>(
+    bytes: &[u8],
+    values: Range<usize>,
+    num_entries: usize,
+    output: &mut Vec<T>,
+) -> Result<()> {
+    // Files that pagefeed writes have one run a page.
+    if let Some(Ok(Run::Packed(packed))) = runs(bytes, values.end)?.next()
+        && packed.count == values.end
+        && let Some(largest) = T::append_stored(&packed, values.clone(), output)
+    {
+        return check_index(largest, num_entries);
+    }
+    for_each_chunk(bytes, values, num_entries, |chunk| {
+        match chunk {
+            Chunk::Repeated {
+                value: index,
+                count,
+            } => output.resize(output.len() + count, T::of(index)),
+            Chunk::Batch(indices) => output.extend(indices.iter().map(|&index| T::of(index))),
+        }
+        Ok(())
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,6 +225,50 @@ mod tests {
     }
 
     #[test]
+    fn indices_that_are_values_are_those_that_a_table_of_all_numbers_gives() {
+        let mut random = Random(7);
+        for round in 0..200 {
+            let width = [3, 9, 15, 16, 17][round % 5];
+            let count = 1 + random.below(2000) as usize;
+            let bound = 1 + random.below((1 << width).min(1 << 16));
+            let indices: Vec<u32> = (0..count).map(|_| random.below(bound) as u32).collect();
+            // One run of packed numbers, or runs of both kinds.
+            let bytes = match random.below(2) {
+                0 => {
+                    let num_eights = count.div_ceil(8);
+                    let header = [num_eights << 1 & 0x7f | 0x81, num_eights >> 6];
+                    let mut bytes = vec![width as u8];
+                    bytes.extend(header.map(|byte| byte as u8));
+                    bytes.extend(pack(&indices, width));
+                    bytes.resize(3 + num_eights * width as usize, 0);
+                    bytes
+                }
+                _ => encoded(&indices, width, &mut random),
+            };
+            let num_entries = bound as usize - random.below(2) as usize;
+            let end = random.below(count as u64 + 1) as usize;
+            let values = random.below(end as u64 + 1) as usize..end;
+            let table: Vec<u16> = (0..=u16::MAX).take(num_entries).collect();
+            let (mut expected, mut narrow, mut wide) = (vec![7u16], vec![7u16], vec![7i64]);
+            let looked_up = look_up(&bytes, values.clone(), &table, &mut expected);
+            let found = append_indices(&bytes, values.clone(), num_entries, &mut narrow);
+            let found_wide = append_indices(&bytes, values, num_entries, &mut wide);
+            match looked_up {
+                Ok(()) => {
+                    assert!(found.is_ok() && found_wide.is_ok());
+                    assert_eq!(narrow, expected);
+                    assert!(wide.into_iter().eq(expected.into_iter().map(i64::from)));
+                }
+                // A run may be checked as a whole, so what is named is not always the same.
+                Err(error) => {
+                    assert_eq!(found.unwrap_err().kind(), error.kind());
+                    assert_eq!(found_wide.unwrap_err().message(), error.message());
+                }
+            }
+        }
+    }
+
+    #[test]
     fn sequences_are_told_from_all_else() {
         let mut random = Random(6);
         for (indices, first) in [
@@ -187,6 +305,12 @@ mod tests {
             let expected = values.iter().map(|&index| 3 * index as i32);
             assert!(wide.iter().copied().eq(expected.take(wide.len())));
             assert!(narrow[1..].iter().map(|&v| i32::from(v)).eq(wide));
+            // Stored in 16 bits, they are taken as they are.
+            let mut bytes = vec![16, 0xb1, 0x01];
+            bytes.extend(pack(&values, 16));
+            bytes.resize(3 + 88 * 16, 0);
+            let result = append_indices(&bytes, 0..700, 100, &mut narrow);
+            assert_eq!(result.is_ok(), index < 100);
             values[position] = 99;
         }
     }

@@ -13,7 +13,7 @@ use crate::pages::indexed::Indexed;
 use crate::pages::reader;
 use crate::pages::row_ranges::{PageRows, SharedPage, SharedPages};
 use crate::storage::Storage;
-use crate::tokens::{Given, NumberType, Numbers, PerToken};
+use crate::tokens::{Dictionary, Given, NumberType, Numbers, PerToken};
 
 /// A column of lists with a number for each token.
 pub struct AlignedColumn {
@@ -204,7 +204,7 @@ impl AlignedColumn {
         let SharedPage::Numbers(run) = self.shared.get_or_make(&self.column, slice, open)? else {
             return Err(Error::internal("a page of rows, not of numbers"));
         };
-        let entries = dictionary.as_ref().map(|kept| &*kept.dictionary);
+        let entries = dictionary.as_ref().map(|kept| kept.dictionary.entries());
         numbers.append(&run, entries, leaf, slice.rows.clone())
     }
 
@@ -218,7 +218,9 @@ impl AlignedColumn {
         let leaf = &index.schema(record.file).leaves[0];
         self.column
             .dictionary(&self.dictionaries, record, None, storage, |bytes| {
-                decode_number_dictionary(opener, bytes, record.codec, leaf, self.number)
+                let entries =
+                    decode_number_dictionary(opener, bytes, record.codec, leaf, self.number)?;
+                Ok(Dictionary::of_table(entries))
             })
     }
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::error::Result;
 use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use crate::tokens::Tokens;
+use crate::tokens::Dictionary;
 
 /// Identity of a dictionary: index, file, offset.
 pub type Key = (usize, u32, u64);
@@ -58,7 +58,7 @@ struct Entries<V> {
 #[derive(Clone, Debug)]
 pub struct KeptDictionary {
     /// Entries of the dictionary.
-    pub dictionary: Arc<Tokens>,
+    pub dictionary: Arc<Dictionary>,
     /// Whether all entries are token ids.
     pub holds_ids_only: bool,
 }
@@ -241,13 +241,14 @@ impl<V: Cached> Cache<V> {
 mod tests {
     use super::*;
     use crate::error::Error;
+    use crate::tokens::Tokens;
 
     #[test]
     fn the_least_recently_used_go_first_and_the_budget_holds() {
         let cache = DictionaryCache::new(100);
         let load = || {
             Ok(KeptDictionary {
-                dictionary: Arc::new(Tokens::U16(vec![7; 10])),
+                dictionary: Arc::new(Dictionary::new(Tokens::U16(vec![7; 10]))),
                 holds_ids_only: true,
             })
         };
@@ -280,7 +281,7 @@ mod tests {
         assert_eq!(cache.claim(key), Claim::Another);
         let load = || {
             Ok(KeptDictionary {
-                dictionary: Arc::new(Tokens::U16(vec![7; 60])),
+                dictionary: Arc::new(Dictionary::new(Tokens::U16(vec![7; 60]))),
                 holds_ids_only: true,
             })
         };

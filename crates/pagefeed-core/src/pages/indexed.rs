@@ -11,7 +11,7 @@ use crate::pages::dictionaries::{DictionaryCache, KeptDictionary, Key};
 use crate::pages::dictionary_fetch::DictionaryFetch;
 use crate::pages::token_ids::TokenIds;
 use crate::storage::{Fetched, FileRanges, Storage, fetch};
-use crate::tokens::Tokens;
+use crate::tokens::Dictionary;
 
 /// An index whose pages are to be read.
 #[derive(Clone)]
@@ -49,7 +49,7 @@ impl Indexed {
         record: &PageRecord,
         token_ids: Option<TokenIds>,
         storage: &dyn Storage,
-        decode: impl FnOnce(&[u8]) -> Result<Tokens>,
+        decode: impl FnOnce(&[u8]) -> Result<Dictionary>,
     ) -> Result<Option<KeptDictionary>> {
         let Some(range) = &record.dictionary else {
             return Ok(None);

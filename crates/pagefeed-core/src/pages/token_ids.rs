@@ -5,7 +5,7 @@ use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray, downcast_
 use crate::error::{Error, Kind, Result};
 use crate::lists;
 use crate::simd::vectorized;
-use crate::tokens::{TokenPage, Tokens, with_values};
+use crate::tokens::{Dictionary, TokenPage, with_values};
 
 /// The ids from 0 on, below the size of the vocabulary if it is known.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,8 +23,12 @@ impl TokenIds {
     }
 
     /// Whether all entries of a dictionary are ids.
-    pub fn hold(&self, dictionary: &Tokens) -> bool {
-        with_values!(dictionary, values => self.find(values).is_none())
+    pub fn hold(&self, dictionary: &Dictionary) -> bool {
+        match dictionary.num_indices() {
+            Some(0) => true,
+            Some(count) => self.find(&[count as i64 - 1]).is_none(),
+            None => with_values!(dictionary.entries(), values => self.find(values).is_none()),
+        }
     }
 
     /// Refuses a page with a number that is not an id; `first_row` is that of the page
@@ -129,6 +133,7 @@ mod tests {
     use arrow_array::{FixedSizeListArray, LargeListArray, ListArray};
 
     use super::*;
+    use crate::tokens::Tokens;
 
     fn page(tokens: Tokens) -> TokenPage {
         let end = tokens.len() as u32;
@@ -194,6 +199,23 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn dictionaries_hold_ids_if_all_entries_are_ids() {
+        let holds = |vocab_size, entries: Vec<u16>| {
+            let dictionary = Dictionary::new(Tokens::U16(entries));
+            TokenIds::new(vocab_size).hold(&dictionary)
+        };
+        for vocab_size in [None, Some(10), Some(65_536)] {
+            assert!(holds(vocab_size, vec![]));
+            assert!(holds(vocab_size, (0..10).collect()));
+            assert!(holds(vocab_size, (0..10).rev().collect()));
+            for entries in [(0..11).collect(), (0..11).rev().collect()] {
+                assert_eq!(holds(vocab_size, entries), vocab_size != Some(10));
+            }
+        }
+        assert!(!TokenIds::default().hold(&Dictionary::new(Tokens::I32(vec![0, -1]))));
     }
 
     #[test]

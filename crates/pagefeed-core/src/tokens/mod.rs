@@ -1,9 +1,10 @@
 //! What pages of tokens are in memory: integers, the numbers beside them, their rows.
 //!
-//! [`Tokens`] are integers of a few types, [`Numbers`] bits of any type in as few as they
+//! [`Tokens`] are integers of a few types, a [`Dictionary`] those that pages name by index, [`Numbers`] bits of any type in as few as they
 //! need, [`PerToken`] how many of them belong to a token. A [`TokenPage`] holds rows of
 //! both, and [`arrange`] writes those that are infilled.
 
+mod dictionary;
 mod infilled;
 mod integers;
 mod number_type;
@@ -11,6 +12,7 @@ mod numbers;
 mod page;
 mod per_token;
 
+pub use dictionary::Dictionary;
 pub use infilled::arrange;
 pub use integers::Tokens;
 pub(crate) use integers::{mismatch, with_values};

@@ -8,7 +8,7 @@ use pagefeed_core::error::{Error, Result};
 use pagefeed_core::pages::dictionaries::{Claim, DictionaryCache, KeptDictionary, Key};
 use pagefeed_core::sync::simulated::{self, Random, fail, note, sleep};
 use pagefeed_core::sync::thread::Builder;
-use pagefeed_core::tokens::Tokens;
+use pagefeed_core::tokens::{Dictionary, Tokens};
 
 /// What a seed makes of a cache and those who use it.
 pub struct Sharing {
@@ -26,7 +26,10 @@ fn bytes_of(key: Key) -> Bytes {
 
 fn dictionary_of(key: Key) -> KeptDictionary {
     KeptDictionary {
-        dictionary: Arc::new(Tokens::U16(vec![key.2 as u16; 4 + key.2 as usize * 4])),
+        dictionary: Arc::new(Dictionary::new(Tokens::U16(vec![
+            key.2 as u16;
+            4 + key.2 as usize * 4
+        ]))),
         holds_ids_only: true,
     }
 }
@@ -106,7 +109,7 @@ impl Sharing {
             matches!(tokens, Tokens::U16(values)
             if *values == vec![key.2 as u16; 4 + key.2 as usize * 4])
         };
-        if !is_own(&found.dictionary) {
+        if !is_own(found.dictionary.entries()) {
             fail("a dictionary is that of another page");
         }
     }

@@ -19,6 +19,7 @@ from pagefeed.core._base import (
 )
 from pagefeed.core.storage import PathLike, Paths
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.prepare.parquet_sinks import Compression
 from pagefeed.prepare.texts import (
     FORMATS,
     RECORD_BYTES,
@@ -46,7 +47,6 @@ LOCK = ".tokenize.lock"
 
 OnError = Literal["fail", "skip", "quarantine"]
 Engine = Literal["local", "ray"]
-Compression = Literal["zstd", "lz4", "snappy", "none"]
 
 
 def tokenize(

@@ -11,11 +11,11 @@ use crate::buffers::{collect, reserve};
 use crate::codec::Codec;
 use crate::decode::bounds::damaged_plain;
 use crate::decode::cursor::missing_dictionary;
-use crate::encodings::indices::look_up;
+use crate::encodings::indices::{append_indices, look_up};
 use crate::error::{Error, Kind, Result};
 use crate::page::{DataPage, PageOpener};
 use crate::schema::Leaf;
-use crate::tokens::{Tokens, mismatch, with_values};
+use crate::tokens::{Dictionary, Tokens, mismatch, with_values};
 
 /// Physical storage of integers in a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +102,7 @@ pub fn decode_dictionary(
     page: &[u8],
     codec: Codec,
     leaf: &Leaf,
-) -> Result<Tokens> {
+) -> Result<Dictionary> {
     read_dictionary(opener, page, codec, leaf, Storage::of(leaf)?)
 }
 
@@ -112,9 +112,9 @@ pub(crate) fn read_dictionary(
     codec: Codec,
     leaf: &Leaf,
     storage: Storage,
-) -> Result<Tokens> {
+) -> Result<Dictionary> {
     let (num_values, bytes) = opener.dictionary_page(page, codec)?;
-    Ok(match storage {
+    let entries = match storage {
         Storage::I32 => {
             let values = collect(plain(bytes, 0..num_values, i32::from_le_bytes)?)?;
             check_declared(leaf, values.iter().copied())?;
@@ -130,7 +130,8 @@ pub(crate) fn read_dictionary(
             storage.check(&values)?;
             narrowed(&values)?.unwrap_or(Tokens::I64(values))
         }
-    })
+    };
+    Ok(Dictionary::new(entries))
 }
 
 fn narrowed<T: Copy + TryInto<u16>>(values: &[T]) -> Result<Option<Tokens>> {
@@ -157,8 +158,8 @@ pub(crate) struct IntegerReader<'a> {
 
 impl IntegerReader<'_> {
     /// Empties `tokens` and gives them the type that the first page asks for.
-    pub(crate) fn prepare(&self, tokens: &mut Tokens, dictionary: Option<&Tokens>) {
-        tokens.retype(match dictionary {
+    pub(crate) fn prepare(&self, tokens: &mut Tokens, dictionary: Option<&Dictionary>) {
+        tokens.retype(match dictionary.map(Dictionary::entries) {
             Some(Tokens::U16(_)) if self.narrow => Tokens::U16(Vec::new()),
             _ => self.storage.empty(),
         });
@@ -170,7 +171,7 @@ impl IntegerReader<'_> {
         &self,
         page: &DataPage<'_>,
         num_values: usize,
-        dictionary: Option<&Tokens>,
+        dictionary: Option<&Dictionary>,
         tokens: &mut Tokens,
     ) -> Result<()> {
         let encoding = page
@@ -179,10 +180,10 @@ impl IntegerReader<'_> {
             .ok_or_else(|| Error::corrupt("a data page was expected"))?;
         if encoding == Encoding::RLE_DICTIONARY {
             let dictionary = dictionary.ok_or_else(missing_dictionary)?;
-            if !matches!(dictionary, Tokens::U16(_)) {
+            if !matches!(dictionary.entries(), Tokens::U16(_)) {
                 tokens.widen(self.storage)?;
             }
-            return append_indices(page.values, num_values, dictionary, tokens);
+            return append_entries(page.values, num_values, dictionary, tokens);
         }
         tokens.widen(self.storage)?;
         reserve_tokens(tokens, num_values)?;
@@ -230,15 +231,18 @@ fn append<D: DataType, T, const SIZE: usize>(
     })
 }
 
-fn append_indices(
+fn append_entries(
     bytes: &[u8],
     num_values: usize,
-    dictionary: &Tokens,
+    dictionary: &Dictionary,
     tokens: &mut Tokens,
 ) -> Result<()> {
     reserve_tokens(tokens, num_values)?;
     let values = 0..num_values;
-    match (dictionary, tokens) {
+    if let Some(num_entries) = dictionary.num_indices() {
+        return with_values!(tokens, out => append_indices(bytes, values, num_entries, out));
+    }
+    match (dictionary.entries(), tokens) {
         (Tokens::U16(table), Tokens::U16(out)) => look_up(bytes, values, table, out),
         (Tokens::U16(table), Tokens::I32(out)) => look_up(bytes, values, table, out),
         (Tokens::U16(table), Tokens::U32(out)) => look_up(bytes, values, table, out),

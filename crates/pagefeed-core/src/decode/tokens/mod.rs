@@ -13,7 +13,7 @@ use super::{PageRun, bounds};
 use crate::error::Result;
 use crate::page::PageOpener;
 use crate::schema::Leaf;
-use crate::tokens::{Continues, TokenPage, Tokens};
+use crate::tokens::{Continues, Dictionary, TokenPage, Tokens};
 use integers::{IntegerReader, Storage, read_dictionary};
 use rows::RowReader;
 
@@ -25,7 +25,7 @@ use rows::RowReader;
 pub fn decode_tokens(
     opener: &mut PageOpener,
     run: &PageRun,
-    dictionary: Option<&Arc<Tokens>>,
+    dictionary: Option<&Arc<Dictionary>>,
     leaf: &Leaf,
 ) -> Result<TokenPage> {
     let mut page = TokenPage::default();
@@ -39,7 +39,7 @@ pub fn decode_tokens(
 pub fn decode_tokens_into(
     opener: &mut PageOpener,
     run: &PageRun,
-    dictionary: Option<&Arc<Tokens>>,
+    dictionary: Option<&Arc<Dictionary>>,
     leaf: &Leaf,
     page: &mut TokenPage,
 ) -> Result<bool> {
@@ -70,7 +70,7 @@ pub fn decode_tokens_into(
 pub(crate) fn decode_rows(
     opener: &mut PageOpener,
     mut cursor: PageCursor<'_>,
-    mut dictionary: Option<Arc<Tokens>>,
+    mut dictionary: Option<Arc<Dictionary>>,
     rows: &mut RowReader<'_>,
     reader: &IntegerReader<'_>,
     tokens: &mut Tokens,

@@ -142,8 +142,33 @@ fn dictionaries_are_as_narrow_as_their_entries() {
             let page = &encoded.dictionary;
             let codec = encoded.run(&rows, 0, 1).codec;
             let decoded = crate::decode::decode_dictionary(&mut opener, page, codec, &leaf);
-            let is_narrow = matches!(decoded.unwrap(), Tokens::U16(_));
+            let is_narrow = matches!(decoded.unwrap().entries(), Tokens::U16(_));
             assert_eq!(is_narrow, narrow);
+        }
+    }
+}
+
+#[test]
+fn a_dictionary_of_all_numbers_up_to_one_is_not_kept() {
+    let (mut random, mut opener) = (Random(12), PageOpener::default());
+    for (bias, are_indices) in [(0, true), (1, false)] {
+        for num_entries in [1, 300, 65_536, 70_000] {
+            let dictionary: Vec<i64> = (0..num_entries).map(|index| index + bias).collect();
+            for fields in [LIST, WIDE] {
+                let leaf = leaf(fields, 0);
+                let rows = random_rows(&dictionary, false, &mut random);
+                let encoded = encode_lists(&rows, &leaf, &dictionary, &mut random);
+                let last = encoded.pages.len();
+                let run = encoded.run(&rows, 0, last);
+                let page = &encoded.dictionary;
+                let decoded = crate::decode::decode_dictionary(&mut opener, page, run.codec, &leaf);
+                let decoded = decoded.unwrap();
+                let num_indices = are_indices.then_some(num_entries as usize);
+                assert_eq!(decoded.num_indices(), num_indices);
+                assert_eq!(decoded.entries().is_empty(), are_indices);
+                let page = decode_tokens(&mut opener, &run, None, &leaf).unwrap();
+                assert_eq!(rows_of(&page), expected(&rows, &run, encoded.starts[last]));
+            }
         }
     }
 }

@@ -1,0 +1,195 @@
+"""Parquet files that are written part by part, and appear when they are complete."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from pagefeed import _core
+from pagefeed.core._base import WholeWriter, require
+from pagefeed.flat import TokenRows
+from pagefeed.remote import FileWriter
+
+__all__ = ["Compression", "LongTokenSink", "ParquetSink", "TokenSink"]
+
+Compression: TypeAlias = Literal["zstd", "lz4", "snappy", "none"]
+"""Codecs of pages."""
+
+_IDS = 1 << 18
+"""More ids than vocabularies have. Pages with larger tokens take four bytes each."""
+
+
+def _pyarrow(name: str = "pyarrow") -> Any:
+    return require(name, extra="pyarrow", purpose="Parquet files")
+
+
+class TokenSink(WholeWriter):
+    """A Parquet file of lists of tokens of at most 32 bits, as the core writes them.
+
+    Args:
+        file: Where to write.
+        column: Name of the tokens.
+        dtype: Type of the tokens.
+        compression: Codec of pages.
+        page_bytes: Bytes of tokens in a page, at four bytes a token.
+    """
+
+    def __init__(
+        self,
+        file: FileWriter,
+        column: str,
+        dtype: np.dtype[Any],
+        *,
+        compression: Compression,
+        page_bytes: int,
+    ) -> None:
+        self.file = file
+        self.digest = hashlib.sha256()
+        """Digest of all bytes written so far."""
+        self._has_ended = False
+        arrow, empty = _pyarrow(), _pyarrow().BufferOutputStream()
+        token = arrow.field("element", arrow.from_numpy_dtype(dtype), nullable=False)
+        schema = arrow.schema([arrow.field(column, arrow.list_(token), nullable=False)])
+        _pyarrow("pyarrow.parquet").ParquetWriter(empty, schema).close()
+        self._lists = _core.ListFile(
+            empty.getvalue().to_pybytes(),
+            1,
+            compression,
+            page_bytes,
+            min(int(np.iinfo(dtype).max) + 1, _IDS),
+        )
+
+    def add(self, rows: TokenRows) -> None:
+        """Write documents."""
+        counts = np.diff(rows.offsets).astype(np.uint32)
+        self._lists.append(0, rows.tokens.astype(np.uint32), counts)
+        self._write()
+
+    def end_group(self) -> None:
+        """End the row group, if it has rows."""
+        if self._lists.num_waiting:
+            self._lists.end_group()
+            self._write()
+
+    def _write(self) -> None:
+        data = self._lists.take()
+        self.file.write(data)
+        self.digest.update(data)
+
+    def commit(self) -> None:
+        """Write the footer, and give the file its name."""
+        if not self._has_ended:
+            self.end_group()
+            self._lists.end()
+            self._write()
+            self._has_ended = True
+        self.file.commit()
+
+    def abandon(self) -> None:
+        """Remove the file, unless it was committed."""
+        self.file.abandon()
+
+
+class ParquetSink(WholeWriter):
+    """A Parquet file, as a file object that pyarrow writes to."""
+
+    closed = False
+
+    def __init__(
+        self,
+        file: FileWriter,
+        schema: Any,
+        *,
+        compression: Compression,
+        page_bytes: int,
+    ) -> None:
+        parquet = _pyarrow("pyarrow.parquet")
+        self.file = file
+        self.digest = hashlib.sha256()
+        """Digest of all bytes written so far."""
+        self._is_abandoned = False
+        self.writer = parquet.ParquetWriter(
+            _pyarrow().PythonFile(self, mode="w"),
+            schema,
+            compression=compression,
+            use_dictionary=False,
+            data_page_size=page_bytes,
+            write_page_index=True,
+            write_page_checksum=True,
+        )
+
+    def commit(self) -> None:
+        """Write the footer, and give the file its name."""
+        self.writer.close()
+        self.file.commit()
+
+    def abandon(self) -> None:
+        """Remove the file, unless it was committed."""
+        self._is_abandoned = True
+        self.writer.close()
+        self.file.abandon()
+
+    def write(self, data: Any) -> int:
+        """Append bytes, unless the file was abandoned."""
+        view = memoryview(data).cast("B")
+        if not self._is_abandoned:
+            self.file.write(view)
+            self.digest.update(view)
+        return len(view)
+
+    def tell(self) -> int:
+        """Return the number of bytes so far."""
+        return self.file.size
+
+    def flush(self) -> None:
+        """Do nothing: the file is committed as a whole."""
+
+    def close(self) -> None:
+        """Do nothing but note that pyarrow closed the file."""
+        self.closed = True
+
+
+class LongTokenSink(ParquetSink):
+    """A Parquet file of lists of tokens of 64 bits, as pyarrow writes them.
+
+    It takes the arguments of :class:`TokenSink`, and does the same.
+    """
+
+    def __init__(
+        self,
+        file: FileWriter,
+        column: str,
+        dtype: np.dtype[Any],
+        *,
+        compression: Compression,
+        page_bytes: int,
+    ) -> None:
+        arrow = _pyarrow()
+        lists = arrow.list_(arrow.from_numpy_dtype(dtype))
+        self._schema = arrow.schema([(column, lists)])
+        self._waiting: list[Any] = []
+        super().__init__(
+            file,
+            self._schema,
+            compression=compression,
+            page_bytes=2 * page_bytes,  # At eight bytes a token.
+        )
+
+    def add(self, rows: TokenRows) -> None:
+        """Write documents, at the end of their row group."""
+        lists = _pyarrow().LargeListArray.from_arrays(rows.offsets, rows.tokens)
+        table = _pyarrow().table([lists], names=self._schema.names)
+        self._waiting.append(table.cast(self._schema))
+
+    def end_group(self) -> None:
+        """End the row group, if it has rows."""
+        if self._waiting:
+            self.writer.write_table(_pyarrow().concat_tables(self._waiting))
+        self._waiting = []
+
+    def commit(self) -> None:
+        """Write what waits and the footer, and give the file its name."""
+        self.end_group()
+        super().commit()
