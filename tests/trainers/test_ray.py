@@ -6,6 +6,7 @@ import signal
 import tempfile
 from importlib import import_module
 from itertools import islice
+from threading import enumerate as enumerate_threads
 from typing import Any
 from unittest.mock import patch
 
@@ -236,8 +237,13 @@ def test_a_prepared_loader_would_be_saved_a_batch_too_far(folder):
         assert "fetches a batch ahead" in one["refused"]
 
 
-def test_ray_data_reads_every_sequence(folder):
+def test_ray_data_reads_every_sequence(folder, monkeypatch):
     from pagefeed.integrations.ray import PagefeedDatasource
+
+    # Ray Data starts a thread that asks for usage every 10 seconds, for as long as the
+    # process lives. Where it asks just after ray.shutdown(), Ray ends the process.
+    poller = import_module("ray.data._internal.usage.poller").ClusterMetricsPoller
+    monkeypatch.setattr(poller, "_start_thread_if_not_running", lambda _: None)
 
     data = pf.parquet(folder / "data", column="input_ids")
     source = PagefeedDatasource(data, pf.Windows(LENGTH))
@@ -251,6 +257,9 @@ def test_ray_data_reads_every_sequence(folder):
     assert all(list(row) == list(range(row[0], row[0] + LENGTH)) for row in rows)
     limited = dataset.limit(7).take_all()
     assert len(limited) == 7
+    assert "data-usage-metrics-poller" not in {
+        each.name for each in enumerate_threads()
+    }
 
 
 def test_wrong_arguments_are_refused(folder):
