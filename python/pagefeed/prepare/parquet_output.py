@@ -150,6 +150,7 @@ class ParquetOutput(Output):
         file = self._file
         if file is None:
             return
+        file.end_group()
         self.folder.check_claim()
         self._has_files = True
         file.commit()

@@ -18,7 +18,8 @@ Compression: TypeAlias = Literal["zstd", "lz4", "snappy", "none"]
 """Codecs of pages."""
 
 _IDS = 1 << 18
-"""More ids than vocabularies have. Pages with larger tokens take four bytes each."""
+"""As many ids as large vocabularies have. A page with a larger token has four bytes for
+each of its tokens."""
 
 
 def _pyarrow(name: str = "pyarrow") -> Any:

@@ -5,7 +5,7 @@ use super::integers::{Tokens, with_values};
 /// The entries of a dictionary.
 #[derive(Clone, Debug)]
 pub struct Dictionary {
-    /// None if each entry is its own index.
+    /// Empty if each entry is its own index.
     entries: Tokens,
     /// Number of entries if each is its own index, as in files that pagefeed writes: then the
     /// indices of a page are its values, and no table is looked up or kept.
