@@ -7,6 +7,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/uv
 PIP_INSTALL := $(UV) pip install --quiet --constraint constraints.txt
+# Without a group, maturin would install the whole group `dev`, and no constraint would hold.
+MATURIN_DEVELOP := UV_CONSTRAINT=constraints.txt $(BIN)/maturin develop --uv --locked --group build
 
 # A worker for each processor, and one while others wait for a server or a killed process; the
 # tests marked "alone" come behind, one by one.
@@ -294,8 +296,7 @@ $(HAVE_DOCS): $(HAVE_UV) pyproject.toml
 
 # For the demonstration alone: hardly optimised, with tokenizers, without remote storage.
 $(HAVE_QUICK): $(CRATES) pyproject.toml | $(HAVE_DEMO)
-	$(BIN)/maturin develop --uv --profile quick --no-default-features \
-		--features tokenizer --locked
+	$(MATURIN_DEVELOP) --profile quick --no-default-features --features tokenizer
 	@touch $@
 
 $(HAVE_S3):
@@ -306,5 +307,5 @@ $(HAVE_S3):
 
 # Built again when the crates change, not when a tool is added.
 $(HAVE_CORE): $(CRATES) pyproject.toml | $(HAVE_DEMO)
-	$(BIN)/maturin develop --uv --release --locked
+	$(MATURIN_DEVELOP) --release
 	@touch $@
