@@ -5,7 +5,9 @@ ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
-UV := $(BIN)/uv
+# uv, and the pip that installs it, lie outside of the environment.
+TOOLS := target/tools
+UV := $(TOOLS)/bin/uv
 PIP_INSTALL := $(UV) pip install --quiet --constraint constraints.txt
 # Without a group, maturin would install the whole group `dev`, and no constraint would hold.
 MATURIN_DEVELOP := UV_CONSTRAINT=constraints.txt $(BIN)/maturin develop --uv --locked --group build
@@ -21,7 +23,7 @@ HAVE_DEV := $(VENV)/dev.stamp
 HAVE_CORE := $(VENV)/core.stamp
 HAVE_QUICK := $(VENV)/quick.stamp
 # An S3-compatible server for the tests of remote storage.
-HAVE_S3 := target/tools/bin/s3s-fs
+HAVE_S3 := $(TOOLS)/bin/s3s-fs
 HAVE_TRAINERS := $(VENV)/trainers
 # Frameworks: each has an environment of its own, with what its lock file pins.
 LOCKS := tests/trainers/locks
@@ -55,6 +57,7 @@ SHELL := bash
 
 # uv and maturin take the environment from here, whichever one is active outside.
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
+export PATH := $(CURDIR)/$(TOOLS)/bin:$(PATH)
 unexport CONDA_PREFIX
 # Tests and examples start hundreds of interpreters: what one has compiled is kept.
 export PYTHONDONTWRITEBYTECODE :=
@@ -62,7 +65,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export UV_SYSTEM_CERTS ?= 1
 $(HAVE_DEMO) $(HAVE_DEV) $(HAVE_CORE) $(HAVE_QUICK) $(HAVE_WHEEL) $(HAVE_DOCS) \
 	$(HAVE_TRAINERS)/%.stamp constraints: export UV_DEFAULT_INDEX ?= \
-	$(or $(PIP_INDEX_URL),$(shell $(BIN)/pip config get global.index-url 2>/dev/null))
+	$(or $(PIP_INDEX_URL),$(shell $(TOOLS)/uv/bin/pip config get global.index-url 2>/dev/null))
 
 .PHONY: help
 help:  ## List the targets
@@ -230,7 +233,7 @@ docs: $(HAVE_DOCS) $(HAVE_CORE)  ## Build the documentation in site/, strictly
 constraints: $(HAVE_DEV)  ## Resolve the pinned versions of constraints.txt anew
 	$(UV) pip compile --quiet --upgrade --universal --python-version 3.11 \
 		--custom-compile-command "make constraints" --no-annotate --no-emit-index-url \
-		--extra all --group dev --group wheel --group docs \
+		--extra all --group tools --group dev --group wheel --group docs \
 		--output-file constraints.txt pyproject.toml
 	@# Of these alone: what is large is then installed once, and linked.
 	grep -E '^(cuda|hypothesis|numpy|nvidia|pytest|torch|triton)' constraints.txt \
@@ -252,9 +255,12 @@ clean:  ## Remove everything that was built or installed here
 	find python tests benchmarks examples packaging -name __pycache__ -prune -exec rm -rf {} +
 
 $(HAVE_UV): constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	$(PYTHON) -m venv $(TOOLS)/uv
+	$(TOOLS)/uv/bin/pip install --quiet --disable-pip-version-check \
 		--constraint constraints.txt uv
+	mkdir -p $(TOOLS)/bin
+	ln -sf ../uv/bin/uv $(UV)
+	$(UV) venv --quiet --allow-existing --python "$$(command -v $(PYTHON))" $(VENV)
 	@touch $@
 
 $(HAVE_DEMO): $(HAVE_UV) pyproject.toml
@@ -290,7 +296,7 @@ $(HAVE_WHEEL): $(HAVE_UV) pyproject.toml
 
 # Its tools are no business of the package's.
 $(HAVE_DOCS): $(HAVE_UV) pyproject.toml
-	$(PYTHON) -m venv $(DOCS_VENV)
+	$(UV) venv --quiet --allow-existing --python "$$(command -v $(PYTHON))" $(DOCS_VENV)
 	VIRTUAL_ENV=$(CURDIR)/$(DOCS_VENV) $(PIP_INSTALL) --group docs
 	@touch $@
 

@@ -13,7 +13,6 @@ import argparse
 import os
 import re
 import subprocess
-import sys
 import tempfile
 from collections import defaultdict
 from pathlib import Path
@@ -55,14 +54,13 @@ def main() -> None:
     )
     parser.add_argument("wheel", type=Path)
     wheel = parser.parse_args().wheel.resolve()
-    uv = str(Path(sys.executable).with_name("uv"))
     with tempfile.TemporaryDirectory() as home:
         for number, ((extras, *others), pages) in enumerate(recipes_by_needs().items()):
             print(f"pagefeed[{extras}]", *others, flush=True)
             folder = Path(home, str(number))
             python = str(folder / "bin" / "python")
-            subprocess.run([uv, "venv", "--quiet", str(folder)], check=True)
-            command = [uv, "pip", "install", "--quiet", "--python", python]
+            subprocess.run(["uv", "venv", "--quiet", str(folder)], check=True)
+            command = ["uv", "pip", "install", "--quiet", "--python", python]
             command += ["--constraint", str(ROOT / "constraints.txt")]
             command += [f"pagefeed[{extras}] @ {wheel.as_uri()}", *others]
             subprocess.run(command, check=True)
