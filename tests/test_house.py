@@ -64,7 +64,6 @@ LOOKS = {
     "aligned/aligned.py": 3,
     "infilling/infilled_rows.py": 1,
     "reports/simulation.py": 1,
-    "reports/statistics/of_loaders.py": 1,
 }
 """How often files ask whether an object has some attribute. It only falls."""
 

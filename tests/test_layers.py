@@ -16,7 +16,14 @@ CORE = (
     *("batches", "any_loader", "loader"),
 )
 BELOW = (
-    *("_names", "_core", "errors", "core", *(f"core.{name}" for name in CORE)),
+    *(
+        "_names",
+        "_core",
+        "errors",
+        "_removed",
+        "core",
+        *(f"core.{name}" for name in CORE),
+    ),
     *("rooms", "contract"),
 )
 """Each may import those before it. A new folder of the core gets its place here."""

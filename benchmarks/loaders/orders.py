@@ -28,7 +28,7 @@ def statistics_of(numbers: Path, groups: dict[str, Any]) -> dict[str, Any]:
             where fewer came.
         groups: The page and the file of every sample.
     """
-    from pagefeed.reports import Units, order_statistics  # No loader waits for it.
+    from order_statistics import Units, order_statistics  # No loader waits for it.
 
     seen, page = np.load(numbers), groups["same_page"]
     units = Units(num_units=len(page), page=page, source=groups["same_file"])

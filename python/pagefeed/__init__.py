@@ -148,6 +148,9 @@ if not _TYPE_CHECKING:  # Where any name would be one.
     def __getattr__(name: str) -> _Any:
         """Import what has this name, when it is first used."""
         if name not in _EXPORTS and name not in _FACES:
+            from pagefeed._removed import refuse_removed
+
+            refuse_removed(name)
             remedy = "" if name[0] == "_" else _remedy(name)
             raise AttributeError(f"module 'pagefeed' has no attribute {name!r}{remedy}")
         value = globals()[name] = _imported(name)

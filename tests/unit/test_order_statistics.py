@@ -8,9 +8,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from order_statistics import Taken, Units, order_statistics
+from order_statistics.findings import exceeds
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.reports import Taken, Units, order_statistics
-from pagefeed.reports.statistics.findings import exceeds
 
 SIZE, RANKS, ROWS = 960, 4, 4
 STEP = RANKS * ROWS

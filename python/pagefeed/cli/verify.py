@@ -3,12 +3,9 @@
 --resume STEPS:WORLD_SIZE[:BATCH_SIZE] stops after so many steps and continues on
 another number of ranks; it may be given several times.
 
---statistics compares the orders of many seeds, two epochs each, with random orders.
-
 For example:
   pagefeed verify corpus/ --column input_ids --length 2048 --world-size 8
   pagefeed verify corpus/ --column input_ids --length 2048 --resume 100:6
-  pagefeed verify corpus/ --column input_ids --length 2048 --statistics
 """
 
 from __future__ import annotations
@@ -16,19 +13,12 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from pagefeed.cli.common import RUN, arg, make_loader, repeated, table_lines, tell
+from pagefeed.cli.common import RUN, make_loader, repeated, tell
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.reports import (
-    Leg,
-    OrderStatistics,
-    Verification,
-    order_statistics,
-    verify,
-)
+from pagefeed.reports import Leg, Verification, verify
 
 ARGUMENTS = RUN | {
     "--resume": repeated("stop, and go on", "STEPS:WORLD_SIZE[:BATCH]"),
-    "--statistics": arg(bool, "hold the order against random ones, under many seeds"),
 }
 
 
@@ -49,26 +39,7 @@ def run(options: argparse.Namespace) -> int:
     if result.ok:
         times = "as often as it should be" if options.mix else "exactly once"
         lines += [f"every other sequence is delivered {times}, on equal steps per rank"]
-    report, ok = asdict(result), result.ok
-    if options.statistics:
-        statistics = order_statistics(loader)
-        report["statistics"], ok = asdict(statistics), ok and statistics.ok
-        lines += _statistics(statistics)
-    return tell(options, report | {"ok": ok}, lines, ok=ok)
-
-
-def _statistics(statistics: OrderStatistics) -> list[str]:
-    about = f"{statistics.num_seeds} seeds, two epochs of "
-    about += f"{statistics.num_units:,} units each"
-    header, rows = ("test", "measured", "random order", "allowed"), []
-    for finding in statistics.findings:
-        numbers = finding.measured, finding.random, finding.allowed
-        rows.append(
-            (finding.test, *("-" if n is None else f"{n:.4g}" for n in numbers))
-        )
-    table = table_lines(header, rows)
-    wrong = [f"WRONG: {problem}" for problem in statistics.problems]
-    return ["", f"the order of {about}:", *table, *wrong]
+    return tell(options, asdict(result) | {"ok": result.ok}, lines, ok=result.ok)
 
 
 def _erased(result: Verification) -> list[str]:

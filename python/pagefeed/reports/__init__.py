@@ -1,6 +1,7 @@
 """Proofs and predictions: what a dataset is, what a run will do, and that it does."""
 
 from pagefeed._names import name_as_imported
+from pagefeed._removed import refuse_removed_of
 from pagefeed.reports.decoding import TextTokenizer, load_tokenizer
 from pagefeed.reports.diagnosis import Diagnosis, diagnose, doctor
 from pagefeed.reports.evidence import Evidence
@@ -33,13 +34,6 @@ from pagefeed.reports.soundness import (
     sound_batches,
     sound_part,
 )
-from pagefeed.reports.statistics import (
-    Finding,
-    OrderStatistics,
-    Taken,
-    Units,
-    order_statistics,
-)
 from pagefeed.reports.step_costs import StepCosts, step_costs
 from pagefeed.reports.storage_bench import Measured, StorageBench, bench_storage
 from pagefeed.reports.tables import facts_of_inspection, facts_of_plan, mixture_tables
@@ -57,12 +51,10 @@ __all__ = [
     "DocumentLengths",
     "Evidence",
     "FileFacts",
-    "Finding",
     "Forecast",
     "Inspection",
     "Leg",
     "Measured",
-    "OrderStatistics",
     "PageSizes",
     "Rewriting",
     "ShuffleCost",
@@ -70,11 +62,9 @@ __all__ = [
     "StageForecast",
     "StepCosts",
     "StorageBench",
-    "Taken",
     "TextTokenizer",
     "TracedRow",
     "TracedSegment",
-    "Units",
     "Verification",
     "bench_storage",
     "checklist",
@@ -89,7 +79,6 @@ __all__ = [
     "load_tokenizer",
     "mixture_tables",
     "mixture_weights",
-    "order_statistics",
     "plan_digest",
     "plot_mixture",
     "replay",
@@ -103,3 +92,4 @@ __all__ = [
 ]
 
 name_as_imported(__name__)
+refuse_removed_of(__name__)

@@ -1,6 +1,5 @@
 """Orders of loaders, of whatever kind, keep what is promised; file order does not."""
 
-import json
 import logging
 from typing import Any
 
@@ -10,10 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
-from pagefeed.cli import main
+from order_statistics import of_loaders, order_statistics
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.reports import order_statistics
-from pagefeed.reports.statistics import of_loaders
 
 DOCUMENTS = pf.Documents([], max_length=64)
 SETTINGS: dict[str, Any] = {"rank": 0, "world_size": 1}
@@ -99,21 +96,3 @@ def test_too_many_sequences_are_refused_by_name(data, monkeypatch):
     loader = pf.Loader(data, sequences=DOCUMENTS, batch_size=4, **SETTINGS)
     with pytest.raises(InvalidArgumentError, match="800 sequences are too many"):
         order_statistics(loader)
-
-
-@pytest.mark.parametrize(("shuffle", "status"), [("row", 0), ("none", 1)])
-def test_verify_tells_statistics(data, capsys, monkeypatch, shuffle, status):
-    monkeypatch.setattr(of_loaders, "MOST_SEEDS", 24)
-    folder = str(data.files[0].rpartition("/")[0])
-    run = ["verify", folder, "--column", "input_ids", "--length", "32"]
-    run += ["--batch-size", "4", "--shuffle", shuffle, "--statistics"]
-    assert main(run) == status
-    said = capsys.readouterr().out
-    assert "the order of 24 seeds, two epochs of" in said
-    assert ("WRONG: mates: 1 of the pairs" in said) == bool(status)
-    assert main([*run, "--json"]) == status
-    found = json.loads(capsys.readouterr().out)
-    assert found["ok"] == (status == 0)
-    assert {"test", "measured", "random", "allowed", "p"} <= {
-        *found["statistics"]["findings"][0]
-    }

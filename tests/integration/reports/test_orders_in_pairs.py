@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
-from pagefeed.reports import order_statistics
+from order_statistics import order_statistics
 
 LONGEST = 48
 DOCUMENTS = pf.Documents([], max_length=LONGEST)

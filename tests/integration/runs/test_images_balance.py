@@ -7,10 +7,11 @@ import pytest
 
 import pagefeed as pf
 from made import images
+from order_statistics import order_statistics
 from pagefeed.core._base import finished
 from pagefeed.core.run import gathered
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
-from pagefeed.reports import order_statistics, step_costs
+from pagefeed.reports import step_costs
 
 LENGTH = 256
 ROWS = images.rows(900, seed=5)

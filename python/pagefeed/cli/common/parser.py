@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
+from pagefeed._removed import REMOVED
+
 __all__ = ["Parser"]
 
 CHOICES = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)$")
@@ -44,11 +46,18 @@ class Parser(argparse.ArgumentParser):
     def _refuse(self, words: list[str]) -> None:
         if words:
             name = words[0].partition("=")[0]
+            self._check_removed(name)
             self.error(f"there is no {name}{_near(name, self._option_string_actions)}")
+
+    def _check_removed(self, word: str) -> None:
+        """Say what to use in place of a verb, or of a flag of this verb."""
+        if remedy := REMOVED.get(f"{self.prog.removeprefix('pagefeed ')} {word}"):
+            self.exit(2, f"{self.prog}: error: there is no {word} now: use {remedy}\n")
 
     def error(self, message: str) -> NoReturn:
         """Exit with 2; the usage, of many lines, is left to ``--help``."""
         if match := CHOICES.search(message):
+            self._check_removed(match[1])
             message += _near(match[1], re.findall(r"[\w-]+", match[2]))
         self.exit(2, f"{self.prog}: error: {message}\nSee {self.prog} --help\n")
 

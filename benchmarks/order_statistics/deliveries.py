@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike
 
+from order_statistics.findings import Float64Array
 from pagefeed.core._base import Int64Array, lazy
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.reports.statistics.findings import Float64Array
 
 __all__ = ["NEVER", "Draw", "Seen", "Taken", "Units"]
 

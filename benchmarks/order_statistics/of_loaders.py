@@ -8,6 +8,9 @@ from typing import cast
 
 import numpy as np
 
+from order_statistics.battery import findings
+from order_statistics.deliveries import Draw, Seen, Taken, Units
+from order_statistics.findings import Float64Array, OrderStatistics
 from pagefeed.balance import Balance, SequenceCosts
 from pagefeed.core._base import Int64Array, finished, lazy
 from pagefeed.core.batches import make_run
@@ -16,9 +19,6 @@ from pagefeed.core.run import gathered
 from pagefeed.core.sequences import PackedRuns
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture import MixtureCursor
-from pagefeed.reports.statistics.battery import findings
-from pagefeed.reports.statistics.deliveries import Draw, Seen, Taken, Units
-from pagefeed.reports.statistics.findings import Float64Array, OrderStatistics
 
 __all__ = ["order_statistics"]
 

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from order_statistics.deliveries import NEVER, Seen
+from order_statistics.findings import Finding, Float64Array, exceeds
 from pagefeed.core._base import Int64Array
-from pagefeed.reports.statistics.deliveries import NEVER, Seen
-from pagefeed.reports.statistics.findings import Finding, Float64Array, exceeds
 
 __all__ = ["Limits", "findings"]
 

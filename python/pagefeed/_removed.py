@@ -1,0 +1,36 @@
+"""Names, verbs and flags that earlier versions had, and what to use instead."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from pagefeed.errors import InvalidArgumentError
+
+__all__ = ["REMOVED", "refuse_removed", "refuse_removed_of"]
+
+REMOVED = {
+    "reports.order_statistics": "`benchmarks/order_statistics` of the repository",
+    "verify --statistics": "`benchmarks/order_statistics` of the repository",
+}
+"""What to use in place of a public name, a verb, or a flag of a verb."""
+
+
+def refuse_removed(name: str) -> None:
+    """Check that a public name was not removed.
+
+    Raises:
+        InvalidArgumentError: If it was; the message says what to use instead.
+    """
+    if name in REMOVED:
+        raise InvalidArgumentError(f"pagefeed has no {name} now: use {REMOVED[name]}")
+
+
+def refuse_removed_of(module: str) -> None:
+    """Let a public module refuse the names that were removed from it."""
+
+    def find(name: str) -> Any:
+        refuse_removed(f"{module.removeprefix('pagefeed.')}.{name}")
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+
+    vars(sys.modules[module])["__getattr__"] = find

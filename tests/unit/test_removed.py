@@ -1,0 +1,35 @@
+"""Names, verbs and flags that are gone say what to use instead."""
+
+import importlib
+
+import pytest
+
+from pagefeed._removed import REMOVED
+from pagefeed.cli import main
+from pagefeed.errors import InvalidArgumentError
+
+
+def is_typed(name: str) -> bool:
+    return " " in name
+
+
+@pytest.mark.parametrize("name", [name for name in REMOVED if not is_typed(name)])
+def test_a_name_is_refused_by_what_to_use(name):
+    *module, last = f"pagefeed.{name}".split(".")
+    with pytest.raises(InvalidArgumentError) as refused:
+        getattr(importlib.import_module(".".join(module)), last)
+    assert REMOVED[name] in str(refused.value)
+
+
+@pytest.mark.parametrize("words", [name for name in REMOVED if is_typed(name)])
+def test_a_verb_or_a_flag_is_refused_by_what_to_use(words, capsys):
+    with pytest.raises(SystemExit) as refused:
+        main(words.removeprefix("pagefeed ").split())
+    assert refused.value.code == 2
+    assert REMOVED[words] in capsys.readouterr().err
+
+
+def test_an_unknown_name_is_no_attribute():
+    import pagefeed.reports
+
+    assert not hasattr(pagefeed.reports, "nothing")
