@@ -31,8 +31,9 @@ SAME_FUNCTION = {
 """Names of several public functions of the package, where no reader is misled."""
 LOOKS = {
     # What users give: meshes, policies, functions, tokenizers, catalogs, snapshots.
-    "cli/common/arguments.py": 2,
+    "cli/common/arguments.py": 1,
     "cli/common/data.py": 5,
+    "cli/parser.py": 1,
     "context_parallel.py": 1,
     "erasure/lost.py": 2,
     "mixing/learner.py": 6,

@@ -3,11 +3,17 @@
 import argparse
 import re
 import shlex
+import sys
+from typing import TypeVar
 
 import pytest
 
 from made.shared_data import ROOT
 from pagefeed.cli import VERBS, main, make_parser
+from pagefeed.cli.common import parameters
+
+DTypeLike = TypeVar("DTypeLike")
+"""Nothing of it can be listed, as of NumPy's alias on some Pythons."""
 
 
 def examples(description):
@@ -101,3 +107,37 @@ def test_verbs_that_take_the_arguments_of_the_run_are_those_that_the_page_names(
     assert {verb for verb in VERBS if run <= taken[verb]} == {
         *re.findall(r"`(\w+)`", names)
     }
+
+
+def test_flags_do_not_ask_what_names_of_other_packages_hold():
+    def write(*, dtype: "DTypeLike | None" = None, size: "int | str" = 3) -> None:
+        """Write.
+
+        Args:
+            dtype: Type of what is written.
+            size: Bytes.
+        """
+
+    flags = parameters(write, "dtype size")
+    assert flags["--dtype"]["type"] is flags["--size"]["type"] is str
+
+
+def test_version_and_help_import_no_verb(run_python):
+    said = run_python(
+        "import sys; from pagefeed.cli import main\n"
+        "for flag in ('--version', '--help'):\n"
+        "    try: main([flag])\n"
+        "    except SystemExit as exit: assert not exit.code\n"
+        "print(sorted(name for name in sys.modules if name.startswith('pagefeed.cli')))"
+    )
+    assert said.splitlines()[-1] == "['pagefeed.cli', 'pagefeed.cli.parser']"
+    assert all(re.search(rf"^    {verb}\s+[A-Z]", said, re.MULTILINE) for verb in VERBS)
+
+
+def test_a_verb_that_fails_says_so_and_leaves_others_alone(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "pagefeed.cli.plan", None)
+    assert main(["plan", "corpus"]) == 1
+    said = capsys.readouterr().err
+    assert "the verb 'plan' does not start with Python 3." in said
+    assert "import of pagefeed.cli.plan halted" in said
+    assert main(["explain", "PF-031"]) == 0

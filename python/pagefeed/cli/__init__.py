@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pagefeed._core import version
-from pagefeed.cli.common import Parser, add_verbs, check_storage_options, in_flags
+from pagefeed.cli.parser import Parser, add_verbs
 from pagefeed.errors import InvalidArgumentError, OutOfRangeError, PagefeedError
 from pagefeed.progress import printable_output, show_progress
 
@@ -21,13 +21,17 @@ VERBS = (
 )
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """Return what reads the arguments, of all verbs."""
+def make_parser(whole: Collection[str] = VERBS) -> argparse.ArgumentParser:
+    """Return the parser of all verbs.
+
+    Args:
+        whole: Verbs that are imported, and get their arguments.
+    """
     parser = Parser(
         prog="pagefeed", description="LLM training batches straight from Parquet."
     )
     parser.add_argument("--version", action="version", version=f"pagefeed {version()}")
-    add_verbs(parser, __name__, VERBS, "verb")
+    add_verbs(parser, __name__, VERBS, "verb", whole)
     return parser
 
 
@@ -45,9 +49,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(arguments)
 
 
-def _run(arguments: Sequence[str] | None) -> int:
-    options = make_parser().parse_args(arguments)
+def _run(words: Sequence[str] | None) -> int:
+    words = sys.argv[1:] if words is None else words
+    options = argparse.Namespace()
     try:
+        options = make_parser(words[:1]).parse_args(words)
+        from pagefeed.cli.common import check_storage_options
+
         check_storage_options(options)
         status = int(options.run(options))
         sys.stdout.flush()  # Here, where a reader that has gone can be told.
@@ -55,6 +63,8 @@ def _run(arguments: Sequence[str] | None) -> int:
         said = "\n  ".join([str(error), *getattr(error, "__notes__", ())])
         is_argument = isinstance(error, InvalidArgumentError | OutOfRangeError)
         if is_argument:
+            from pagefeed.cli.common import in_flags
+
             said = in_flags(said, options)
         print(f"pagefeed: {type(error).__name__}: {said}", file=sys.stderr)
         return 2 if is_argument else 1

@@ -11,7 +11,6 @@ from pagefeed.cli.common.arguments import (
     TEXT_TOKENIZER,
     TOKENIZER,
     TOKENIZER_FILE,
-    add_verbs,
     arg,
     check_storage_options,
     group,
@@ -37,7 +36,6 @@ from pagefeed.cli.common.data import (
     same_named,
     selected,
 )
-from pagefeed.cli.common.parser import Parser
 from pagefeed.cli.common.signatures import parameters
 from pagefeed.cli.common.telling import (
     check_lines,
@@ -59,8 +57,6 @@ __all__ = [
     "TOKENIZER",
     "TOKENIZER_FILE",
     "AnyDataset",
-    "Parser",
-    "add_verbs",
     "arg",
     "check_lines",
     "check_storage_options",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
@@ -32,7 +31,6 @@ __all__ = [
     "TOKENIZER",
     "TOKENIZER_FILE",
     "Argument",
-    "add_verbs",
     "arg",
     "check_storage_options",
     "group",
@@ -84,47 +82,6 @@ def group(
     """
     key = title or tuple(arguments)
     return {flag: given | {"group": key} for flag, given in arguments.items()}
-
-
-def add_verbs(
-    parser: argparse.ArgumentParser, package: str, verbs: Iterable[str], dest: str
-) -> None:
-    """Add verbs: modules of a package, which say what they do.
-
-    Each has a table ``ARGUMENTS`` and ``run``, or verbs of its own, ``VERBS``.
-    """
-    added = parser.add_subparsers(
-        dest=dest, metavar=dest.upper(), required=True, help="what to do"
-    )
-    for name in verbs:
-        module = importlib.import_module(f"{package}.{name}")
-        about = module.__doc__ or ""
-        verb = added.add_parser(
-            name,
-            help=about.partition("\n")[0],
-            description=about,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        if hasattr(module, "VERBS"):
-            add_verbs(verb, module.__name__, module.VERBS, "what")
-        else:
-            _declare(verb, module.ARGUMENTS)
-            verb.set_defaults(run=module.run)
-
-
-def _declare(
-    parser: argparse.ArgumentParser, arguments: Mapping[str, Argument]
-) -> None:
-    groups: dict[object, argparse._ActionsContainer] = {None: parser}
-    for flag, given in arguments.items():
-        key = given.get("group")
-        if key not in groups:
-            groups[key] = (
-                parser.add_argument_group(key)
-                if isinstance(key, str)
-                else parser.add_mutually_exclusive_group()
-            )
-        groups[key].add_argument(flag, **{n: given[n] for n in given if n != "group"})
 
 
 def step_size(text: str) -> int | tuple[int, int]:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, get_args, get_origin
-
-from pagefeed.remote import StorageOptions
-from pagefeed.tokenizer import Tokenizer
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, get_args, get_origin
 
 __all__ = ["parameters"]
 
-TYPES = {"StorageOptions": StorageOptions, "Tokenizer": Tokenizer}
-"""Types that modules import only for type checkers."""
+TYPES = {
+    **dict.fromkeys(["str", "PathLike", "DTypeLike", "AlignedColumnNames"], str),
+    "float": float,
+    "int": int,
+}
+"""Types of flags by names of types: that of the first name that a hint has.
+
+A hint is read as it is written. What names of other packages hold changes with them.
+"""
+SEVERAL = {"Sequence", "Iterable", "AlignedColumnNames"}
+"""Types of parameters whose flags take several values."""
 MARKUP = re.compile(r":\w+:`~?([\w.]+)`|``")
 
 
@@ -39,33 +46,53 @@ def parameters(
         >>> parameters(draw, "size")["--size"]
         {'help': 'number of rows (3)', 'type': <class 'int'>, 'default': 3}
     """
-    declared = inspect.signature(function, locals=TYPES, eval_str=True).parameters
+    declared = inspect.signature(function).parameters
+    made: Any = function.__init__ if isinstance(function, type) else function  # type: ignore[misc]
+    own = inspect.unwrap(made).__globals__
     flags = {}
     for name in names.split():
-        default, kinds = declared[name].default, [*_kinds(declared[name].annotation)]
+        default = declared[name].default
+        kinds, choices = set[str](), list[str]()
+        hint = ast.parse(declared[name].annotation)
+        _split(hint, own, kinds, choices)
         given: dict[str, Any] = {"help": _sentence(function, name)}
-        if choices := [kind for kind in kinds if isinstance(kind, str)]:
+        if choices:
             given["choices"] = choices
-        elif bool in kinds:
+        elif "bool" in kinds:
             given["action"] = "store_true"
         else:
-            given["type"] = next(t for t in (str, float, int) if t in kinds)
-        if Sequence in kinds or Iterable in kinds:
+            given["type"] = next(TYPES[kind] for kind in TYPES if kind in kinds)
+        if kinds & SEVERAL:
             given["nargs"] = "+"
         if default is inspect.Parameter.empty:
             given["required"] = True
-        elif default not in (None, ()) and bool not in kinds:
+        elif default not in (None, ()) and "bool" not in kinds:
             given["default"] = default
             given["help"] += f" ({default})".replace("%", "%%")
         flags["--" + name.replace("_", "-")] = given
     return flags
 
 
-def _kinds(hint: Any) -> Iterator[Any]:
-    """Yield the types in a hint, and the choices of a literal."""
-    yield get_origin(hint) or hint
-    for argument in get_args(hint):
-        yield from _kinds(argument)
+def _split(
+    hint: ast.AST, own: Mapping[str, Any], names: set[str], choices: list[str]
+) -> None:
+    """Add the names in a hint, and the choices of its literals.
+
+    Args:
+        hint: The hint, parsed.
+        own: What the names are in its module.
+        names: Where names go.
+        choices: Where choices go.
+    """
+    match hint:
+        case ast.Constant(value=str(choice)):
+            choices.append(choice)
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            names.add(name)
+            if get_origin(own.get(name)) is Literal:
+                choices.extend(get_args(own[name]))
+    for part in ast.iter_child_nodes(hint):
+        _split(part, own, names, choices)
 
 
 def _sentence(function: Callable[..., object], name: str) -> str:
