@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 from torch.nn import functional
 
 import pagefeed as pf
-from pagefeed.reports import forecast, plot_mixture
+from pagefeed.reports import forecast, report
 
 LENGTH = 32
 BATCH_SIZE = 8
@@ -99,12 +99,12 @@ def main() -> None:
     loader = make_loader(corpus, steps, {"good": 1})
     loader.load_state_dict(json.loads((folder / "state.json").read_text()))
     plan = forecast(loader)
-    plot_mixture(loader, folder / "mixture.svg")
+    (folder / "report.html").write_text(report(loader))
     train(model, optimizer, loader, stop=steps)
     for stage in plan.stages:
         shares = ", ".join(f"{name} {part:.1%}" for name, part in stage.shares.items())
         print(f"from step {stage.first_step:4} on: {shares}")
-    print(f"see {folder / 'mixture.svg'}")
+    print(f"see {folder / 'report.html'}")
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ FITTING: list[tuple[str, str]] = [
     ("metrics/", "metrics"),
     ("view", "view"),
     ("reports/page", "reports/report"),
-    ("reports/nodes", "checklist"),
+    ("reports/nodes", "reports/check"),
     ("reports/smoke", "smoke"),
     ("reports/diagnosis reports/evidence", "doctor"),
     ("reports/inspection", "inspect"),

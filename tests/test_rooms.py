@@ -72,7 +72,6 @@ USES = {
         "parquet_files",
         "remote",
         "tokenizer",
-        "view",
     },
     "tables": {"parquet_files", "remote", "selection"},
     "text": {"tokenizer"},

@@ -12,6 +12,13 @@ __all__ = ["REMOVED", "refuse_removed", "refuse_removed_of"]
 REMOVED = {
     "reports.order_statistics": "`benchmarks/order_statistics` of the repository",
     "verify --statistics": "`benchmarks/order_statistics` of the repository",
+    "pagefeed bench": "`pagefeed doctor`, which measures the loader on this storage",
+    "reports.bench_storage": "`doctor`, which measures the loader on this storage",
+    "pagefeed checklist": "`pagefeed check`",
+    "reports.checklist": "`reports.check_nodes`",
+    "plan --plot": "`pagefeed report`, which draws the mixture",
+    "reports.plot_mixture": "`report`, which draws the mixture",
+    "report --metrics": "a tracker, such as Weights & Biases, for a run's metrics",
 }
 """What to use in place of a public name, a verb, or a flag of a verb."""
 

@@ -268,7 +268,7 @@ class UnavailableError(FileAccessError, TimeoutError):
         The storage is overloaded or limits the rate of requests, the network is down,
         or a proxy swallows the answers.
     Remedy:
-        Run ``pagefeed bench URL`` from this node. Raise the deadline in
+        Run ``pagefeed doctor`` from this node. Raise the deadline in
         ``storage_options``, or lower the number of requests under way. The state of the
         run is intact: load it and go on.
     """

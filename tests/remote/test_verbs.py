@@ -8,9 +8,6 @@ import pytest
 
 from made.tokenizers_made import tokenizer_json
 from pagefeed.cli import VERBS, main
-from pagefeed.core.storage import located
-from pagefeed.errors import InvalidArgumentError
-from pagefeed.reports import bench_storage
 
 
 @pytest.fixture
@@ -40,10 +37,9 @@ COMMANDS = {
     "--output {made}/e.json --beside more={data}",
     "index": "{data} --column input_ids --output {made}/_pagefeed",
     "plan": "--mix a={data}:1 b={data}:2 --max-steps 4 RUN",
-    "bench": "{data} --sizes 1KiB --depths 1 --seconds 0.01",
     "smoke": "{data} TEXT --steps 2 --tokenizer {tokenizer}",
     "doctor": "{data} RUN --seconds 0.01",
-    "checklist": "{data} RUN --ranks 0:1 --facts {here}/facts",
+    "check": "{data} RUN --ranks 0:1 --facts {here}/facts",
     "report": "{data} RUN --output {made}/report.html",
     "trace": "{data} TEXT --step 1 --tokenizer {tokenizer}",
     "verify": "{data} RUN",
@@ -149,20 +145,6 @@ def test_a_plan_tells_what_each_shuffle_costs(far, capsys):
     wide = told(capsys, "plan", *far, *RUN, "--bytes-per-second", "1TB")
     assert wide["shuffles"][2]["seconds"] == row["requests"] * 0.05 / 128
     assert "shuffles" in told(capsys, "plan", *far, *RUN)
-
-
-def test_a_store_is_measured(far, capsys, s3):
-    settings = ["--sizes", "1KiB", "4KiB", "--depths", "1", "4", "--seconds", "0.05"]
-    found = told(capsys, "bench", *far, *settings)
-    tried = [(one["request_bytes"], one["depth"]) for one in found["measured"]]
-    assert tried == [(1024, 1), (1024, 4), (4096, 1), (4096, 4)]
-    assert found["best_bytes_per_second"] > 0
-    assert (found["request_bytes"], found["max_in_flight"]) in tried
-    words = [word for word in far if word != "--json"]
-    assert main(["bench", *words, *settings]) == 0
-    assert "at a time" in capsys.readouterr().out
-    with pytest.raises(InvalidArgumentError, match="name one that is larger"):
-        bench_storage(located(s3.urls, s3.options), sizes=["1GiB"])
 
 
 @pytest.mark.parametrize("name", ["a.npy", "a.idx", "a.npy?signature=hidden"])

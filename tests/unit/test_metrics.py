@@ -6,7 +6,7 @@ from urllib.request import urlopen
 import pytest
 
 from pagefeed.errors import InvalidArgumentError, WaitWarning
-from pagefeed.metrics import WaitAlarm, exposition, serve
+from pagefeed.metrics import WaitAlarm, serve
 from pagefeed.metrics.meter import Meter, over_ranks
 
 COUNTERS = {
@@ -85,20 +85,19 @@ def test_the_slowest_rank_counts():
 
 
 def test_prometheus_reads_them():
+    pytest.importorskip("prometheus_client", reason="prometheus is not installed")
     metrics = meter_at(0, 1).read(MIXED) | {"data/epoch": 3}
     with (
         serve(lambda: metrics, port=0, host="localhost") as endpoint,
         urlopen(f"http://localhost:{endpoint.port}/metrics") as answer,
     ):
-        text = answer.read().decode()
-        assert answer.headers["Content-Type"].startswith("text/plain")
-    assert text == exposition(metrics)
-    lines = text.splitlines()
+        lines = answer.read().decode().splitlines()
     assert "# TYPE pagefeed_wait_seconds_total counter" in lines
     assert 'pagefeed_mix_share{source="web"} 0.75' in lines
-    assert "pagefeed_epoch 3" in lines
+    assert "pagefeed_epoch 3.0" in lines
     samples = [line.partition("{")[0].partition(" ")[0] for line in lines]
     assert all(re.fullmatch(r"#|pagefeed_[a-z_]+", name) for name in samples)
+    assert len(lines) > 2 * len(metrics)
 
 
 @pytest.mark.parametrize("port", [-1, 65536, "http"])

@@ -16,7 +16,7 @@ __all__ = ["VERBS", "main", "make_parser"]
 
 VERBS = (
     *("count", "tokenize", "demo", "inspect", "head", "convert", "tokenizer", "index"),
-    *("plan", "bench", "smoke", "doctor", "checklist", "report", "trace", "explain"),
+    *("plan", "smoke", "doctor", "check", "report", "trace", "explain"),
     "verify",
 )
 

@@ -105,10 +105,4 @@ def _cost_lines(inspection: Inspection) -> list[str]:
     ]
     lines = ["", *table_lines(header, costs)]
     lines.append("(same file: pairs of a batch from one file, against a random order)")
-    if inspection.rewritings:
-        rows = [
-            (way.setting, f"{way.bytes_per_token:.2f}", f"{way.gain:.0%}")
-            for way in inspection.rewritings
-        ]
-        lines += ["", *table_lines(("rewritten as", "bytes a token", "saves"), rows)]
     return [*lines, ""]

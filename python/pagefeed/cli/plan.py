@@ -6,7 +6,7 @@ For example:
   pagefeed plan s3://bucket/corpus --column input_ids --length 2048 \
       --tokens-per-second 1e6 --bytes-per-second 500MB
   pagefeed plan --mix web=web/:0.7 code=code/:0.3 --stage step=9000 web=1 code=1 \
-      --max-steps 10000 --column input_ids --length 2048 --plot mixture.svg
+      --max-steps 10000 --column input_ids --length 2048
 """
 
 from __future__ import annotations
@@ -30,12 +30,7 @@ from pagefeed.cli.common import (
 from pagefeed.core._base import format_bytes, parse_bytes
 from pagefeed.core.order import Shuffle
 from pagefeed.core.storage import is_url
-from pagefeed.reports import (
-    facts_of_plan,
-    forecast,
-    mixture_tables,
-    plot_mixture,
-)
+from pagefeed.reports import facts_of_plan, forecast, mixture_tables
 
 LATENCY = 0.05
 """Seconds until a bucket usually answers."""
@@ -51,7 +46,6 @@ ARGUMENTS = RUN | {
         str, "that the storage gives all ranks: show how long an epoch takes"
     ),
     **BESIDE,
-    "--plot": arg(str, "draw a mixture: .png or .svg", metavar="FILE"),
 }
 
 
@@ -70,8 +64,6 @@ def run(options: argparse.Namespace) -> int:
     costs = _costs(options, data, line)
     if costs:
         lines += _cost_lines(options, costs, line)
-    if options.plot:
-        plot_mixture(loader, options.plot)
     return tell(options, asdict(plan) | {"shuffles": costs}, lines)
 
 

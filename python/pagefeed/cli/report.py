@@ -1,23 +1,20 @@
 r"""Write a report of a run as one page of HTML, which needs no network.
 
 The page shows the dataset and its documents, the mixture over training, the packing,
-and the order as a picture. With --balance it shows the slowest rank of steps. With
---metrics FILE it shows throughput and waiting of a run that wrote lines of JSON: the
-numbers of loader.metrics() with the step.
+and the order as a picture. With --balance it shows the slowest rank of steps.
 
 Exits with 0, or with 1 if something cannot be read: the page says what.
 
 For example:
   pagefeed report corpus/ --column input_ids --length 2048 --output report.html
   pagefeed report --mix web=web/:0.7 code=code/:0.3 --column input_ids --length 2048 \
-      --max-steps 10000 --metrics metrics.jsonl --output report.html
+      --max-steps 10000 --output report.html
 """
 
 from __future__ import annotations
 
 import argparse
 import warnings
-from pathlib import Path
 
 from pagefeed.cli.common import (
     RUN,
@@ -26,31 +23,21 @@ from pagefeed.cli.common import (
     storage_options,
     tell,
 )
-from pagefeed.errors import InvalidArgumentError
 from pagefeed.remote import output_file
 from pagefeed.reports import report as make_page
 
 ARGUMENTS = RUN | {
     "--output": arg(str, "the page", required=True, metavar="FILE"),
-    "--metrics": arg(str, "lines of JSON that a run wrote", metavar="FILE"),
 }
 
 
 def run(options: argparse.Namespace) -> int:
     """Write the page; 1 if something cannot be read."""
-    metrics = None if options.metrics is None else _lines(options.metrics)
     there = storage_options(options, options.output)
     with output_file(options.output, there, "--output") as out:
         with warnings.catch_warnings(action="ignore"):
             loader, damage = make_sound_loader(options)
-            page = make_page(loader, metrics=metrics, damage=damage)
+            page = make_page(loader, damage=damage)
         out.write(page.encode())
     lines = [f"{out.path} written, {len(page):,} characters"]
     return tell(options, {"file": out.path}, lines, damage)
-
-
-def _lines(file: str) -> list[str]:
-    try:
-        return Path(file).read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise InvalidArgumentError(f"--metrics {file}: {error}") from error

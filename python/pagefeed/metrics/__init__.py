@@ -2,6 +2,6 @@
 
 from pagefeed.metrics.alarm import WaitAlarm
 from pagefeed.metrics.meter import Meter
-from pagefeed.metrics.prometheus import Endpoint, exposition, serve
+from pagefeed.metrics.prometheus import Endpoint, serve
 
-__all__ = ["Endpoint", "Meter", "WaitAlarm", "exposition", "serve"]
+__all__ = ["Endpoint", "Meter", "WaitAlarm", "serve"]

@@ -1,79 +1,49 @@
-"""The numbers of a run for Prometheus, by the standard library's server."""
+"""The numbers of a run for Prometheus, by its own client."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
-from pagefeed.core._base import check_callable, check_whole
+from pagefeed.core._base import check_callable, check_whole, require
 
-__all__ = ["Endpoint", "exposition", "serve"]
+__all__ = ["Endpoint", "serve"]
 
 MIX = re.compile(r"data/mix/(.+)_(share|tokens_total)")
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def exposition(metrics: Mapping[str, float]) -> str:
-    """Return numbers in Prometheus' text format, datasets of a mixture as labels.
+class _Collector:
+    """Numbers as metrics of the client, datasets of a mixture as labels."""
 
-    Example:
-        >>> print(exposition({"data/mix/web_share": 0.5}), end="")
-        # TYPE pagefeed_mix_share gauge
-        pagefeed_mix_share{source="web"} 0.5
-    """
-    series: dict[str, list[str]] = {}
-    for key, value in metrics.items():
-        mixed = MIX.fullmatch(key)
-        own = (
-            f"mix_{mixed[2]}" if mixed else key.removeprefix("data/").replace("/", "_")
-        )
-        name, label = f"pagefeed_{own}", f'{{source="{mixed[1]}"}}' if mixed else ""
-        series.setdefault(name, []).append(f"{name}{label} {value!r}")
-    lines = []
-    for name, samples in series.items():
-        kind = "counter" if name.endswith("_total") else "gauge"
-        lines += [f"# TYPE {name} {kind}", *samples]
-    return "\n".join(lines) + "\n"
+    def __init__(self, client: Any, metrics: Callable[[], Mapping[str, float]]) -> None:
+        self._client, self._metrics = client, metrics
+
+    def collect(self) -> Iterator[Any]:
+        """Yield the metrics as they are now."""
+        found: dict[str, Any] = {}
+        for key, value in self._metrics().items():
+            mixed = MIX.fullmatch(key)
+            own = f"mix_{mixed[2]}" if mixed else key.removeprefix("data/")
+            name = f"pagefeed_{own.replace('/', '_')}"
+            if name not in found:
+                kind = "counter" if name.endswith("_total") else "gauge"
+                found[name] = self._client.Metric(name.removesuffix("_total"), "", kind)
+            labels = {"source": mixed[1]} if mixed else {}
+            found[name].add_sample(name, labels, value)
+        yield from found.values()
 
 
 class Endpoint:
-    """A running endpoint; a context manager that stops it.
+    """A running endpoint; a context manager that stops it."""
 
-    Args:
-        metrics: Called for every request, from a thread of its own.
-        port: Port to listen on; 0 for any free port.
-        host: Address to listen at.
-    """
-
-    def __init__(
-        self, metrics: Callable[[], Mapping[str, float]], *, port: int, host: str
-    ) -> None:
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                body = exposition(metrics()).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", CONTENT_TYPE)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: Any) -> None:
-                """Say nothing on standard error."""
-
-        self._server = ThreadingHTTPServer((host, port), Handler)
-        self._server.daemon_threads = True
-        self._thread = Thread(
-            target=self._server.serve_forever, name="pagefeed-metrics", daemon=True
-        )
-        self._thread.start()
+    def __init__(self, server: Any, thread: Any) -> None:
+        self._server, self._thread = server, thread
 
     @property
     def port(self) -> int:
         """Port of the server."""
-        return int(self._server.server_address[1])
+        return int(self._server.server_port)
 
     def close(self) -> None:
         """Stop listening."""
@@ -91,7 +61,10 @@ class Endpoint:
 
 
 def serve(
-    metrics: Callable[[], Mapping[str, float]], *, port: int = 9464, host: str = ""
+    metrics: Callable[[], Mapping[str, float]],
+    *,
+    port: int = 9464,
+    host: str = "0.0.0.0",  # noqa: S104 - Prometheus asks from another machine
 ) -> Endpoint:
     """Serve numbers to Prometheus until closed, or to the end of the process.
 
@@ -102,6 +75,9 @@ def serve(
         port: Port to listen on; 0 for any free port.
         host: Address to listen at, by default all.
 
+    Raises:
+        MissingDependencyError: If prometheus-client is not installed.
+
     For example::
 
         with serve(loader.metrics, port=9090):
@@ -109,4 +85,7 @@ def serve(
     """
     check_callable(metrics, "metrics")
     port = check_whole(port, "port", least=0, most=65535)
-    return Endpoint(metrics, port=port, host=host)
+    client = require("prometheus_client", extra="prometheus", purpose="serving metrics")
+    registry = client.CollectorRegistry()
+    registry.register(_Collector(client, metrics))
+    return Endpoint(*client.start_http_server(port, addr=host, registry=registry))

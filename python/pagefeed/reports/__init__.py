@@ -17,12 +17,10 @@ from pagefeed.reports.inspection import (
     FileFacts,
     Inspection,
     PageSizes,
-    Rewriting,
     ShuffleCost,
     inspect,
 )
-from pagefeed.reports.mixture_plot import mixture_weights, plot_mixture
-from pagefeed.reports.nodes import checklist, facts_of_node
+from pagefeed.reports.nodes import check_nodes, facts_of_node
 from pagefeed.reports.page import report
 from pagefeed.reports.sampling import plan_digest
 from pagefeed.reports.simulation import ColumnReads
@@ -35,10 +33,10 @@ from pagefeed.reports.soundness import (
     sound_part,
 )
 from pagefeed.reports.step_costs import StepCosts, step_costs
-from pagefeed.reports.storage_bench import Measured, StorageBench, bench_storage
 from pagefeed.reports.tables import facts_of_inspection, facts_of_plan, mixture_tables
 from pagefeed.reports.tracing import TracedRow, TracedSegment, replay, trace
 from pagefeed.reports.verification import Leg, Verification, verify
+from pagefeed.reports.weights import mixture_weights
 
 __all__ = [
     "UNREADABLE",
@@ -54,20 +52,16 @@ __all__ = [
     "Forecast",
     "Inspection",
     "Leg",
-    "Measured",
     "PageSizes",
-    "Rewriting",
     "ShuffleCost",
     "Smoke",
     "StageForecast",
     "StepCosts",
-    "StorageBench",
     "TextTokenizer",
     "TracedRow",
     "TracedSegment",
     "Verification",
-    "bench_storage",
-    "checklist",
+    "check_nodes",
     "damage_of",
     "diagnose",
     "doctor",
@@ -80,7 +74,6 @@ __all__ = [
     "mixture_tables",
     "mixture_weights",
     "plan_digest",
-    "plot_mixture",
     "replay",
     "report",
     "smoke",

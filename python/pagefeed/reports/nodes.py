@@ -22,7 +22,7 @@ from pagefeed.reports.sampling import plan_digest, sampled_steps, sequences_of_s
 from pagefeed.reports.smoke_test import Check
 from pagefeed.reports.verification import verify
 
-__all__ = ["checklist", "facts_of_node"]
+__all__ = ["check_nodes", "facts_of_node"]
 
 Facts = Mapping[str, Any]
 
@@ -42,7 +42,7 @@ def facts_of_node(loader: Loader, ranks: Sequence[int] | None = None) -> dict[st
     """Return what this node knows of a run, as plain JSON types.
 
     Nodes do not communicate: write the facts to a file on each, and bring the files to
-    one place for :func:`checklist`.
+    one place for :func:`check_nodes`.
 
     Args:
         loader: The run, as a rank of this node makes it.
@@ -121,7 +121,7 @@ def _cache(folder: str) -> dict[str, Any]:
         return {"folder": folder, "writable": False, "error": str(error)}
 
 
-def checklist(facts: Sequence[Facts]) -> list[Check]:
+def check_nodes(facts: Sequence[Facts]) -> list[Check]:
     """Compare what nodes wrote down before a run.
 
     Args:
@@ -135,7 +135,7 @@ def checklist(facts: Sequence[Facts]) -> list[Check]:
         InvalidArgumentError: If there are no facts, or another release wrote them.
 
     Example:
-        >>> all(check.ok is not False for check in checklist([facts_of_node(loader)]))
+        >>> all(check.ok is not False for check in check_nodes([facts_of_node(loader)]))
         True
     """
     if not facts:

@@ -27,7 +27,6 @@ from pagefeed.errors import (
     PagefeedError,
 )
 from pagefeed.flat import FLAT_FORMATS, FlatName
-from pagefeed.reports import plot_mixture
 from servers.refusing_store import refusing
 
 PACKAGE = Path(pf.__file__).parent
@@ -131,9 +130,6 @@ OUTPUTS = {
         ),
         is_file=True,
         end=".safetensors",
-    ),
-    "plot_mixture.path": Output(
-        lambda path, _: plot_mixture(mixture(), path), is_file=True, end=".svg"
     ),
     "PageIndex.build.cache_dir": Output(
         lambda path, _: pf.PageIndex.build("a.parquet", **COLUMN, cache_dir=path)
@@ -255,18 +251,14 @@ def test_what_is_there_is_no_output_of_another_kind(name: str, here: Path):
         assert contents() == before
 
 
-OPTIONS = {"--cache-dir", "--output", "--facts", "--plot", "--data", "--folder"}
+OPTIONS = {"--cache-dir", "--output", "--facts", "--data", "--folder"}
 RUN = ["a.parquet", "--column", "input_ids", "--length", "2"]
 VERBS = {
-    ("checklist", "--facts"): RUN,
+    ("check", "--facts"): RUN,
     ("convert", "--output"): [*RUN[:3], "--to", "parquet"],
     ("demo", "--data"): [],
     ("demo", "--folder"): [],
     ("index", "--output"): RUN[:3],
-    ("plan", "--plot"): [
-        *("--mix", "a=a.parquet", "--column", "input_ids", "--length", "2"),
-        *("--max-steps", "2"),
-    ],
     ("report", "--output"): RUN,
     ("tokenize", "--output"): ["a.jsonl", "--tokenizer", "tokenizer.json"],
     ("tokenizer extend", "--output"): [
@@ -282,7 +274,7 @@ VERBS = {
 }
 
 
-LOCAL = ("checklist", "demo", "plan", "trace")
+LOCAL = ("check", "demo", "trace")
 """Verbs whose outputs are of this machine."""
 
 

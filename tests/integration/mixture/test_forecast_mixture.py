@@ -15,7 +15,7 @@ from pagefeed.cli import main
 from pagefeed.core.run import Sequences
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture import MixtureCursor
-from pagefeed.reports import Leg, forecast, plot_mixture, verify
+from pagefeed.reports import Leg, forecast, mixture_weights, verify
 from pagefeed.run import LoaderState
 
 ROWS = {"code": 200, "math": 12, "web": 300}
@@ -79,7 +79,7 @@ def test_a_forecast_without_an_end_goes_through_all_once(folder):
     assert min(data.epochs for data in plan.datasets.values()) >= 1
 
 
-def test_only_a_mixture_is_plotted(folder, tmp_path):
+def test_only_a_mixture_has_shares(folder):
     single = pf.Loader(
         pf.parquet(folder / "web", column="input_ids"),
         sequences=pf.Windows(LENGTH),
@@ -87,15 +87,7 @@ def test_only_a_mixture_is_plotted(folder, tmp_path):
     )
     assert forecast(single).datasets == {}
     with pytest.raises(InvalidArgumentError, match="not a mixture"):
-        plot_mixture(single, tmp_path / "a.svg")
-
-
-def test_the_plot_is_written(folder, tmp_path):
-    pytest.importorskip("matplotlib", reason="the extra plot is not installed")
-    loader = make(folder)
-    for name, magic in (("a.png", b"\x89PNG"), ("a.svg", b"<?xml")):
-        plot_mixture(loader, tmp_path / name)
-        assert (tmp_path / name).read_bytes().startswith(magic)
+        mixture_weights(single)
 
 
 @pytest.mark.parametrize(

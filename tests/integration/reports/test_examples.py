@@ -18,7 +18,7 @@ from pagefeed.cli.demo.data import write_data
 
 
 def test_the_curriculum(tmp_path):
-    for module in ("torch", "tokenizers", "matplotlib"):
+    for module in ("torch", "tokenizers"):
         pytest.importorskip(module, reason=f"{module} is not installed")
     write_data(tmp_path / "corpus")
     found = _run("curriculum", tmp_path, "corpus", "--folder=.", "--steps=36")

@@ -1,12 +1,10 @@
 """The page of a report holds what the data holds, and needs nothing but itself."""
 
 import base64
-import json
 import re
 import struct
 import zlib
 from html.parser import HTMLParser
-from itertools import islice
 
 import numpy as np
 import pytest
@@ -125,35 +123,19 @@ def test_a_page_draws_what_steps_cost(folder, batch_size):
     assert [len(line.split()) for line in points] == [num_steps] * 2
 
 
-def test_a_page_of_a_mixture_with_metrics(tmp_path):
+def test_a_page_of_a_mixture(tmp_path):
     datasets = write_datasets(tmp_path)
     loader = make(
         staged(datasets, max_steps=100), sequences=pf.Packed(LENGTH), batch_size=4
     )
-    lines = [
-        json.dumps(
-            {
-                "step": step,
-                "data/tokens_per_second": 1000 + step,
-                "data/wait_fraction": 0.25,
-                "data/mix/web_share": 0.6,
-                "data/mix/code_share": 0.4,
-            }
-        )
-        for step in range(1, 50)
-    ]
-    made = pf.report(loader, metrics=[*lines, '{"step": 50, "data/tok'])
+    made = pf.report(loader)
     assert_inside(made)
     page = Page(made)
     assert set(page.titles) >= {
         *("Dataset: web", "Mixture over training", "Packing", "Order"),
-        "Throughput and waiting",
     }
-    for word in ("Planned", "Realised", "documents in a sequence, mean", "waiting"):
+    for word in ("Planned", "documents in a sequence, mean"):
         assert word in page.text
-    assert "No rates were recorded" not in page.text
-    with pytest.raises(pf.errors.InvalidArgumentError, match="JSON object with a step"):
-        pf.report(loader, metrics=["nothing"])
 
 
 @pytest.mark.parametrize("num_files", [1, None], ids=["one file", "all files"])
@@ -237,11 +219,9 @@ def test_names_are_escaped(folder):
     loader = numbered_loader(
         pf.mix({"<b>&": pf.parquet(folder, column="input_ids")}, max_steps=3)
     )
-    metrics = ['{"step": 1, "data/mix/<script>_share": 1, "<i>": 2}']
-    page = pf.report(loader, metrics=metrics)
-    assert "<script" not in page
+    page = pf.report(loader)
+    assert "<b>" not in page
     assert "&lt;b&gt;&amp;" in page
-    assert "No rates were recorded: only data/mix/&lt;script&gt;_share, &lt;i" in page
 
 
 @pytest.mark.parametrize(
@@ -249,15 +229,11 @@ def test_names_are_escaped(folder):
 )
 def test_the_page_begins_with_a_verdict(folder, shuffle, said):
     loader = numbered_loader(folder, batch_size=8, shuffle=shuffle)
-    step, rate = len(loader) - 3, 3 * 8 * LENGTH / 7200
-    line = {"step": step, "data/tokens_per_second": rate, "train/loss": 2.5}
-    page = Page(pf.report(loader, metrics=[json.dumps(line)]))
+    page = Page(pf.report(loader))
     first = page.text.partition("Dataset")[0]
     assert said in first
     assert ("not mixed" in first) == (shuffle is None)
     assert f"{len(loader)} steps" in first
-    assert "3 steps are left, 2.0 hours" in first
-    assert "Losses" in page.titles
 
 
 def test_the_page_says_how_documents_are_infilled(folder):
@@ -267,24 +243,12 @@ def test_the_page_says_how_documents_are_infilled(folder):
     assert str(filled.infilling and filled.infilling.identity) in page.text
 
 
-def test_the_command_line(folder, tmp_path, capsys):
-    loader = numbered_loader(folder, batch_size=8)
-    lines = []
-    for _ in islice(loader, 5):
-        stats = loader.stats()
-        numbers = {"data/tokens_per_second": stats["tokens"], "step": loader.step}
-        lines.append(json.dumps(numbers))
-    (tmp_path / "metrics.jsonl").write_text("\n".join(lines))
+def test_the_command_line(folder, tmp_path):
     output = tmp_path / "report.html"
     run = ["report", str(folder), "--column", "input_ids", "--length", str(LENGTH)]
-    run += ["--output", str(output)]
-    assert main([*run, "--metrics", str(tmp_path / "metrics.jsonl")]) == 0
-    page = Page(output.read_text())
-    assert "Throughput and waiting" in page.titles
+    assert main([*run, "--output", str(output)]) == 0
     [image] = re.findall(r"base64,([^\"]+)", output.read_text())
     assert base64.b64decode(image).startswith(b"\x89PNG")
-    assert main([*run, "--metrics", str(tmp_path / "none")]) == 2
-    assert "--metrics" in capsys.readouterr().err
 
 
 def test_damage_is_on_the_page(tmp_path, capsys):

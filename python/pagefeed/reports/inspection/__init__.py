@@ -9,7 +9,6 @@ from pagefeed.reports.inspection.footers import (
 )
 from pagefeed.reports.inspection.inspection import Inspection, PageSizes, inspect
 from pagefeed.reports.inspection.lengths import DocumentLengths, measure_lengths
-from pagefeed.reports.inspection.rewriting import Rewriting
 
 __all__ = [
     "NO_CHECKSUMS",
@@ -18,7 +17,6 @@ __all__ = [
     "FileFacts",
     "Inspection",
     "PageSizes",
-    "Rewriting",
     "ShuffleCost",
     "checksum_share",
     "inspect",

@@ -20,7 +20,6 @@ from pagefeed.reports.inspection.footers import (
     file_facts,
 )
 from pagefeed.reports.inspection.lengths import DocumentLengths, measure_lengths
-from pagefeed.reports.inspection.rewriting import Rewriting, rewritings
 from pagefeed.reports.sampling import evenly
 from pagefeed.reports.soundness import Damage
 
@@ -28,7 +27,6 @@ __all__ = ["Inspection", "PageSizes", "inspect"]
 
 MOST_PAGES = 4096
 LARGE_PAGE = 8 << 20
-NOTABLE_GAIN = 0.1
 NOTABLE_READS = 1.5
 
 
@@ -72,8 +70,6 @@ class Inspection:
     """Lengths of documents; None if the column holds neither tokens nor texts."""
     costs: list[ShuffleCost]
     """Cost of an epoch with each shuffle; empty if the column holds no tokens."""
-    rewritings: list[Rewriting]
-    """What rewriting the tokens in other ways would save."""
     advice: list[str]
     """Advice, in sentences."""
     damage: list[Damage]
@@ -123,14 +119,10 @@ def inspect(
     sizes = np.array([page.compressed_size for page in where], dtype=np.int64)
     storage = _storage(dataset)
     costs: list[ShuffleCost] = []
-    written: list[Rewriting] = []
     if lengths is not None and lengths.unit == "tokens" and dataset.spans.num_values:
         tokenizer = dataset.tokenizer
         cut = sequences or Windows(2048, eos=tokenizer and tokenizer.eos)
         costs = shuffle_costs(dataset, cut, memory=memory, damage=damage)
-        if storage is not None:
-            stored = float(sizes.mean()) * len(index) / max(1, index.num_values)
-            written = rewritings(dataset, stored)
     table = index.recipe.table
     inspection = Inspection(
         column=dataset.column,
@@ -145,7 +137,6 @@ def inspect(
         storage=storage,
         lengths=lengths,
         costs=costs,
-        rewritings=written,
         advice=[],
         damage=_distinct(damage),
         snapshot=None if table is None else table.snapshot,
@@ -216,12 +207,6 @@ def _advice(inspection: Inspection) -> list[str]:
         advice.append(
             f"with this memory pages are read {times:.1f} times an epoch: give more "
             "memory, or a smaller --window"
-        )
-    best = inspection.rewritings[:1]
-    if best and best[0].gain > NOTABLE_GAIN:
-        advice.append(
-            f"tokens as {best[0].setting} would take {best[0].gain:.0%} less: "
-            f"{best[0].bytes_per_token:.2f} bytes each"
         )
     if inspection.checksum_share is not None and inspection.checksum_share < 1:
         advice.append(NO_CHECKSUMS.format(1 - inspection.checksum_share))

@@ -1,4 +1,4 @@
-"""A report of a run as one page of HTML: before it, and with metrics and a picture."""
+"""A report of a run as one page of HTML: with a picture of the order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import html
 import itertools
 import struct
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -19,11 +19,9 @@ from pagefeed.core.loader import Loader
 from pagefeed.core.sequences import Packed, SequenceIndex
 from pagefeed.reports.forecasts import Forecast, forecast
 from pagefeed.reports.inspection import Inspection, inspect
-from pagefeed.reports.mixture_plot import mixture_shares
 from pagefeed.reports.page.charts import bars, lines, stacked
 from pagefeed.reports.page.layout import page_of, section, table
 from pagefeed.reports.page.order import order_counts
-from pagefeed.reports.page.recorded import RATE, WAITING, Recorded, read_metrics
 from pagefeed.reports.page.verdict import verdict
 from pagefeed.reports.sampling import evenly, plan_digest
 from pagefeed.reports.soundness import Damage
@@ -33,6 +31,7 @@ from pagefeed.reports.tables import (
     facts_of_plan,
     mixture_tables,
 )
+from pagefeed.reports.weights import mixture_shares
 
 __all__ = ["heat_map", "png", "report"]
 
@@ -87,32 +86,24 @@ MOST_POINTS = 480
 def report(
     loader: Loader,
     *,
-    metrics: Iterable[str] | None = None,
     damage: Sequence[Damage] = (),
 ) -> str:
     """Return a report of a run as one page of HTML, which needs no network.
 
     A verdict in a few sentences, the dataset and its documents, the mixture over
-    training, the packing, the slowest rank of steps if ranks are balanced, the order,
-    and, of a run's recorded metrics, losses, throughput and waiting.
+    training, the packing, the slowest rank of steps if ranks are balanced, the order.
 
     Args:
         loader: The run.
-        metrics: Lines of JSON that a run wrote, one for each step: the numbers of
-            ``loader.metrics()`` with ``"step"``.
         damage: Damage that is known already.
 
     Returns:
         The page.
 
-    Raises:
-        InvalidArgumentError: If the metrics hold no step.
-
     Example:
         >>> report(loader).startswith("<!doctype html>")
         True
     """
-    recorded = None if metrics is None else read_metrics(metrics)
     dataset, plan = loader.dataset, forecast(loader)
     datasets = dataset.parts
     inspections = {
@@ -126,16 +117,15 @@ def report(
         f"{', '.join(names)}: report of a run",
         f"{datetime.datetime.now(datetime.UTC):%F %H:%M} UTC, pagefeed {version()}",
         [
-            f"<p>{html.escape(verdict(loader, plan, recorded, len(all_damage)))}</p>",
+            f"<p>{html.escape(verdict(loader, plan, len(all_damage)))}</p>",
             _damage(all_damage),
             *(_dataset(name, datasets[name], facts) for name, facts in shown),
             *(_lengths(name, facts) for name, facts in shown),
             _plan(loader, plan),
-            _mixture(loader, plan, recorded),
+            _mixture(loader, plan),
             _packing(loader),
             _costs(loader),
             _order(loader),
-            *(() if recorded is None else (_losses(recorded), _throughput(recorded))),
         ],
     )
 
@@ -207,24 +197,16 @@ def _plan(loader: Loader, plan: Forecast) -> str:
     return section("Plan", table((), rows))
 
 
-def _mixture(loader: Loader, plan: Forecast, recorded: Recorded | None) -> str:
+def _mixture(loader: Loader, plan: Forecast) -> str:
     if not plan.datasets:
         return ""
     tables = mixture_tables(plan)
     steps, shares = mixture_shares(loader)
     planned = {name: values.tolist() for name, values in shares.items()}
-    realised = ""
-    if recorded is not None and recorded.shares:
-        real = recorded.shares  # In the order, and so the colours, of the plan.
-        names = [*(n for n in planned if n in real), *(real.keys() - planned.keys())]
-        ordered = {name: real[name] for name in names}
-        chart = stacked(recorded.steps, ordered, title="realised shares")
-        realised = f"<p>Realised, from the begin on, as recorded:</p>{chart}"
     return section(
         "Mixture over training",
         "<p>Planned share of the tokens:</p>",
         stacked(steps.tolist(), planned, title="planned shares"),
-        realised,
         *(f"<p>{shown.title}</p>{table(shown.header, shown.rows)}" for shown in tables),
     )
 
@@ -278,28 +260,3 @@ def _order(loader: Loader) -> str:
         "order.</p>"
     )
     return section("Order", heat_map(counts, title="data over the epoch"), note)
-
-
-def _losses(recorded: Recorded) -> str:
-    """Return a chart of the recorded values whose names contain "loss"."""
-    values = recorded.values
-    losses = {name: values[name] for name in values if "loss" in name.lower()}
-    if not losses:
-        return ""
-    return section("Losses", lines(recorded.steps, losses, title="losses", unit="loss"))
-
-
-def _throughput(recorded: Recorded) -> str:
-    charts = []
-    if RATE in recorded.values:
-        rate = {"tokens/s": recorded.values[RATE]}
-        charts.append(lines(recorded.steps, rate, title="throughput", unit="tokens/s"))
-    if WAITING in recorded.values:
-        waited = {"waiting for data": recorded.values[WAITING]}
-        charts.append(
-            lines(recorded.steps, waited, title="waiting", unit="share", most=1.0)
-        )
-    if not charts:
-        names = ", ".join(recorded.values)
-        charts.append(f"<p>No rates were recorded: only {html.escape(names)}.</p>")
-    return section("Throughput and waiting", *charts)

@@ -1,20 +1,15 @@
-"""The shares of a mixture's datasets over its run, as numbers and as a plot."""
+"""The shares of a mixture's datasets over its run, as numbers."""
 
 from __future__ import annotations
-
-import os
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.core._base import check_choice, require
 from pagefeed.core.loader import Loader
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture import MixtureCursor, last_position
-from pagefeed.remote import checked_output, output_file
 
-__all__ = ["mixture_shares", "mixture_weights", "plot_mixture"]
+__all__ = ["mixture_shares", "mixture_weights"]
 
 PLOTTED_POINTS = 200
 
@@ -87,30 +82,3 @@ def _latest(loader: Loader) -> MixtureCursor:
     if not isinstance(track, MixtureCursor):
         raise InvalidArgumentError("this is one dataset, not a mixture")
     return track
-
-
-def plot_mixture(loader: Loader, path: str | os.PathLike[str]) -> None:
-    """Draw the share of each dataset in the tokens over the run.
-
-    Args:
-        loader: The run of a mixture.
-        path: File to write: ``.png``, ``.svg`` or another format of Matplotlib.
-
-    Raises:
-        InvalidArgumentError: If the loader has one dataset, not a mixture, or the path
-            is a URL, or ends in no format.
-        FileAccessError: If it cannot be written.
-        MissingDependencyError: If Matplotlib is not installed.
-    """
-    figures: Any = require("matplotlib.figure", extra="plot", purpose="a plot")
-    figure = figures.Figure(figsize=(8, 4.5), layout="constrained")
-    name = checked_output(path, None, "path", buckets=False)
-    kind = os.path.splitext(name)[1].removeprefix(".").lower() or "png"
-    check_choice(kind, tuple(figure.canvas.get_supported_filetypes()), "path ending")
-    steps, shares = mixture_shares(loader)
-    axes = figure.add_subplot()
-    axes.stackplot(steps, [*shares.values()], labels=[*shares])
-    axes.set(xlabel="step", ylabel="share of tokens", ylim=(0, 1), xlim=(0, steps[-1]))
-    figure.legend(loc="outside right upper", reverse=True)
-    with output_file(name, None, "path", buckets=False) as out:
-        figure.savefig(out.draft, format=kind, dpi=150)

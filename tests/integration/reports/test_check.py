@@ -29,7 +29,7 @@ def facts(folder, node: int, **options: Any) -> dict[str, Any]:
 def wrong(*nodes: dict[str, Any]) -> dict[str, str]:
     return {
         check.name: check.result
-        for check in pf.reports.checklist(nodes)
+        for check in pf.reports.check_nodes(nodes)
         if check.ok is False
     }
 
@@ -109,22 +109,25 @@ def test_a_node_that_is_missing_is_found(folder):
 
 
 def test_the_command_line(folder, tmp_path, capsys):
-    run = ["checklist", str(folder), "--column", "input_ids", "--length", str(LENGTH)]
+    run = ["check", str(folder), "--column", "input_ids", "--length", str(LENGTH)]
     run += ["--world-size", "4", "--memory", "8MiB"]
     files = [str(tmp_path / f"node-{node}.json") for node in RANKS]
     for file, ranks in zip(files, ("0:2", "2:4"), strict=True):
         assert main([*run, "--ranks", ranks, "--facts", file]) == 0
     capsys.readouterr()
-    assert main(["checklist", "--compare", *files]) == 0
+    assert main(["check", "--compare", *files]) == 0
     assert "each sequence once in the epoch" in capsys.readouterr().out
-    assert main(["checklist", "--compare", files[0], "--json"]) == 1
+    assert main(["check", "--compare", files[0], "--json"]) == 1
     assert not json.loads(capsys.readouterr().out)["ok"]
+    assert main(run) == 0
+    assert "4 ranks on 1 nodes, each once" in capsys.readouterr().out
     for words, message in (
-        ([], "exactly one"),
+        (["--facts", files[0], "--compare", files[0]], "not both"),
+        ([], "--column is missing"),
         (["--compare", str(tmp_path / "none.json")], "no facts"),
         (["--facts", files[0]], "--column is missing"),
     ):
-        assert main(["checklist", *words]) == 2
+        assert main(["check", *words]) == 2
         assert message in capsys.readouterr().err
     assert main([*run, "--ranks", "1", "--facts", files[0]]) == 2
     assert "FIRST:END" in capsys.readouterr().err

@@ -1,17 +1,17 @@
-r"""Check many nodes before a run, by a file of facts from each, without communication.
+r"""Check machines before a run: this one, or many by a file of facts from each.
 
-Run it on every node to write the facts: `pagefeed checklist PATHS ... --world-size 16
---ranks 0:8 --facts shared/node-0.json`. Then compare them on any node: `pagefeed
-checklist --compare shared/node-*.json`. It compares dataset, plan, versions, clocks,
-cache folders, open file limits, disk space, memory and rank layout, and checks that
-each sequence comes exactly once.
+It compares dataset, plan, versions, clocks, cache folders, open file limits, disk
+space, memory and rank layout, and checks that each sequence comes exactly once. For
+many nodes, write the facts on every node with --ranks and --facts, without
+communication. Then compare the files on any node with --compare.
 
 Exits with 0, or with 1 if something is wrong.
 
 For example:
-  pagefeed checklist corpus/ --column input_ids --length 2048 --world-size 16 \
+  pagefeed check corpus/ --column input_ids --length 2048 --world-size 8
+  pagefeed check corpus/ --column input_ids --length 2048 --world-size 16 \
       --ranks 8:16 --facts shared/node-1.json
-  pagefeed checklist --compare shared/node-0.json shared/node-1.json
+  pagefeed check --compare shared/node-0.json shared/node-1.json
 """
 
 from __future__ import annotations
@@ -35,40 +35,42 @@ from pagefeed.cli.common import (
 from pagefeed.core._base import write_errors
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.remote import checked_output, make_folder
-from pagefeed.reports import checklist as compare
-from pagefeed.reports import facts_of_node
+from pagefeed.reports import check_nodes, facts_of_node
 
 ARGUMENTS = {
     **RUN,
     **NO_COLUMN,
-    "--ranks": arg(str, "ranks of this node", metavar="FIRST:END"),
+    "--ranks": arg(str, "ranks of this node (all)", metavar="FIRST:END"),
     "--facts": arg(str, "file to write this node's facts to", metavar="FILE"),
     "--compare": arg(str, "files of facts", nargs="+", metavar="FILE"),
 }
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write facts, or compare them; 1 if something is wrong."""
-    if bool(options.facts) == bool(options.compare):
-        raise InvalidArgumentError(
-            "give --facts FILE with the run's arguments, or --compare FILE ...: "
-            "exactly one of them"
-        )
+    """Write facts, or check those of this machine or of files; 1 if one is wrong."""
+    if options.facts and options.compare:
+        raise InvalidArgumentError("give --facts or --compare, not both")
     if options.facts:
         return _write(options)
-    checks = compare([_read(file) for file in options.compare])
+    files = options.compare
+    facts = [_read(file) for file in files] if files else [_facts(options)]
+    checks = check_nodes(facts)
     ok = all(check.ok is not False for check in checks)
     report = {"checks": [asdict(check) for check in checks], "ok": ok}
     return tell(options, report, check_lines(checks), ok=ok)
 
 
-def _write(options: argparse.Namespace) -> int:
+def _facts(options: argparse.Namespace) -> dict[str, Any]:
     if options.column is None:
         raise InvalidArgumentError("--column is missing: the token column")
-    path = Path(checked_output(options.facts, None, "--facts", buckets=False))
     form = "--ranks FIRST:END, such as 8:16"
     ranks = None if options.ranks is None else range_of(options.ranks, form)
-    facts = facts_of_node(make_loader(options), ranks)
+    return facts_of_node(make_loader(options), ranks)
+
+
+def _write(options: argparse.Namespace) -> int:
+    path = Path(checked_output(options.facts, None, "--facts", buckets=False))
+    facts = _facts(options)
     make_folder(str(path.parent))
     with write_errors(path):
         path.write_text(json.dumps(facts, indent=1))
