@@ -11,7 +11,7 @@ from typing import Any
 
 __all__ = ["EXPORTS", "FACES", "imported", "name_as_imported", "near_name"]
 
-FACES = ("dataset", "errors", "mixing", "prepare", "reports", "run")
+FACES = ("dataset", "errors", "launch", "mixing", "prepare", "reports", "run")
 """Modules of results, and of what few people call."""
 
 EXPORTS: dict[str, str] = {}

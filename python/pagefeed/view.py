@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pagefeed import _core
 from pagefeed._names import name_as_imported
-from pagefeed.core._base import Int64Array, check_vocab_size, parse_bytes
+from pagefeed.core._base import Int64Array, check_vocab_size
 from pagefeed.core.batches import (
     Batch,
     DType,
@@ -26,7 +26,7 @@ from pagefeed.core.batches import (
     token_engine,
 )
 from pagefeed.core.dataset import Dataset, check_dataset, known_vocab_size
-from pagefeed.core.ranks import resolve_threads
+from pagefeed.core.ranks import resolve_memory, resolve_threads
 from pagefeed.core.run import Sequences
 from pagefeed.core.sequences import Cut, SequenceIndex, check_sequences
 from pagefeed.errors import InvalidArgumentError, OutOfRangeError
@@ -84,7 +84,7 @@ class SequenceView:
         check_sequences(sequences)
         self.dataset = dataset
         self.sequences = sequences
-        self.memory = parse_bytes(memory, name="memory")
+        self.memory = resolve_memory(memory, stacklevel=5)
         self.format = format
         self.dtype = parse_dtype(dtype)
         self.padding = check_padding(padding, self.dtype, sequences)

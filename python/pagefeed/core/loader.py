@@ -15,7 +15,6 @@ from pagefeed.core._base import (
     check_positive,
     check_vocab_size,
     check_whole,
-    parse_bytes,
 )
 from pagefeed.core.any_loader import AnyLoader, Setting, rebuild
 from pagefeed.core.batches import (
@@ -34,7 +33,7 @@ from pagefeed.core.batches import (
 )
 from pagefeed.core.dataset import Source, check_dataset
 from pagefeed.core.order import Shuffle, ShuffleLike
-from pagefeed.core.ranks import resolve_rank, resolve_threads
+from pagefeed.core.ranks import resolve_memory, resolve_rank, resolve_threads
 from pagefeed.core.run import Origin, Slot, Step
 from pagefeed.core.sequences import Cut, check_sequences
 from pagefeed.core.wiring import parsed, room
@@ -107,7 +106,8 @@ class Loader(AnyLoader):
             at least one sequence, if the step before had more than one for each.
         rank: Data-parallel rank. By default from the launcher.
         world_size: Number of data-parallel ranks. By default from the launcher.
-        num_threads: Threads of the engine. By default this rank's share of the CPUs.
+        num_threads: Threads of the engine. By default this rank's share of the CPUs, or
+            of a container's quota of them.
 
     Raises:
         InvalidArgumentError: If an argument cannot be right.
@@ -178,7 +178,7 @@ class Loader(AnyLoader):
             shuffle=Shuffle.parse(shuffle),
             balance=parsed("balance", balance),
             context_parallel=parsed("context_parallel", context_parallel),
-            memory=parse_bytes(memory, name="memory"),
+            memory=resolve_memory(memory, stacklevel=5),
             format=format,
             dtype=token_dtype,
             padding=padding,

@@ -1,27 +1,55 @@
-"""The rank from the launcher, and a share of the processors."""
+"""The rank from the launcher, and a share of the processors and the memory."""
 
 from __future__ import annotations
 
 import os
 import sys
+import warnings
 
-from pagefeed.core._base import check_positive, check_whole, num_processors
-from pagefeed.errors import InvalidArgumentError
+from pagefeed.core._base import (
+    check_positive,
+    check_whole,
+    format_bytes,
+    memory_limit,
+    num_processors,
+    parse_bytes,
+)
+from pagefeed.errors import InvalidArgumentError, PagefeedWarning
 
-__all__ = ["check_share", "resolve_rank", "resolve_threads"]
+__all__ = [
+    "LAUNCHERS",
+    "check_share",
+    "rank_of_environment",
+    "resolve_memory",
+    "resolve_rank",
+    "resolve_threads",
+]
+
+LAUNCHERS = {
+    "from_slurm": [("SLURM_PROCID", "SLURM_NTASKS")],
+    "from_mpi": [
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+        ("PMI_RANK", "PMI_SIZE"),
+    ],
+}
+"""Variables of launchers with rank and world size, by functions of ``launch``.
+
+A program must ask for them: some hold for tasks that are not data-parallel ranks.
+"""
 
 
 def resolve_rank(rank: int | None, world_size: int | None) -> tuple[int, int]:
     """Return the data-parallel rank and the number of ranks.
 
     Arguments come first, then an initialised ``torch.distributed`` process group, then
-    ``RANK`` and ``WORLD_SIZE`` as torchrun and others set them; otherwise there is one
-    rank. With tensor or pipeline parallelism several processes share one data-parallel
-    rank: then both arguments must be given.
+    ``RANK`` and ``WORLD_SIZE`` as torchrun and others set them. Otherwise there is one
+    rank, unless a launcher's variables say that there are more processes. With tensor
+    or pipeline parallelism several processes share one data-parallel rank: then both
+    arguments must be given.
 
     Raises:
-        InvalidArgumentError: If only one is given, or the rank is not below the number
-            of ranks.
+        InvalidArgumentError: If only one is given, if the rank is not below the number
+            of ranks, or if nothing says which of several processes this one is.
     """
     if (rank is None) != (world_size is None):
         raise InvalidArgumentError(
@@ -56,9 +84,36 @@ def resolve_threads(num_threads: int | None) -> int:
     """
     if num_threads is not None:
         return check_positive(num_threads, "num_threads")
+    return max(1, num_processors() // _local_ranks())
+
+
+def resolve_memory(memory: int | str, *, stacklevel: int) -> int:
+    """Return a number of bytes; warn if the container cannot hold them on all ranks.
+
+    Raises:
+        InvalidArgumentError: If it is not a number of bytes.
+    """
+    size, ranks, limit = (
+        parse_bytes(memory, name="memory"),
+        _local_ranks(),
+        memory_limit(),
+    )
+    if limit is not None and size * ranks > limit[0]:
+        each = f" on each of {ranks} ranks" if ranks > 1 else ""
+        warnings.warn(
+            f"memory={memory!r}{each} is more than the {format_bytes(limit[0])} of "
+            f"{limit[1]}: the system ends processes that use more; give a smaller "
+            "memory=",
+            PagefeedWarning,
+            stacklevel=stacklevel,
+        )
+    return size
+
+
+def _local_ranks() -> int:
+    """Return the number of ranks of this node, as torchrun and others say it."""
     local = os.environ.get("LOCAL_WORLD_SIZE", "")
-    local_ranks = int(local) if local.isdecimal() else 1
-    return max(1, num_processors() // max(1, local_ranks))
+    return max(1, int(local)) if local.isdecimal() else 1
 
 
 def _from_torch() -> tuple[int, int] | None:
@@ -72,13 +127,44 @@ def _from_torch() -> tuple[int, int] | None:
 
 
 def _from_environment() -> tuple[int, int]:
-    rank, world_size = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
-    if not rank or not world_size:
-        return 0, 1
+    given = rank_of_environment("RANK", "WORLD_SIZE")
+    if given is not None:
+        return given
+    for function, pairs in LAUNCHERS.items():
+        for _, name in pairs:
+            size = os.environ.get(name, "")
+            if size.isdecimal() and int(size) > 1:
+                raise InvalidArgumentError(
+                    f"{name}={size} says that this is one of {size} processes, and "
+                    "nothing says which batches are its own: write\n"
+                    f"    rank, world_size = pf.launch.{function}()\n"
+                    "    pf.Loader(..., rank=rank, world_size=world_size)\n"
+                    "or pf.Loader(..., rank=0, world_size=1), for one process on "
+                    "purpose"
+                )
+    return 0, 1
+
+
+def rank_of_environment(rank_name: str, size_name: str) -> tuple[int, int] | None:
+    """Return a rank and a world size from variables; None if neither is set.
+
+    Raises:
+        InvalidArgumentError: If only one is set, or one is no whole number.
+    """
+    rank, size = os.environ.get(rank_name), os.environ.get(size_name)
+    if not rank and not size:
+        return None
+    if not rank or not size:
+        here, gone = (rank_name, size_name) if rank else (size_name, rank_name)
+        raise InvalidArgumentError(
+            f"the environment has {here}={rank or size} and no {gone}: a process "
+            f"needs both to know its batches; set {gone}, unset {here}, or give rank= "
+            "and world_size="
+        )
     try:
-        return int(rank), int(world_size)
+        return int(rank), int(size)
     except ValueError:
         raise InvalidArgumentError(
-            f"the environment has RANK={rank!r} and WORLD_SIZE={world_size!r}: "
-            "both must be whole numbers"
+            f"the environment has {rank_name}={rank!r} and {size_name}={size!r}: both "
+            "must be whole numbers"
         ) from None

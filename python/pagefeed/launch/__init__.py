@@ -20,6 +20,7 @@ from pagefeed.launch.frameworks import (
     from_mesh,
     warn_of_accelerator,
 )
+from pagefeed.launch.launchers import from_mpi, from_slurm
 
 __all__ = [
     "Gather",
@@ -31,6 +32,8 @@ __all__ = [
     "from_jax",
     "from_megatron",
     "from_mesh",
+    "from_mpi",
+    "from_slurm",
     "gather_from",
     "members",
     "warn_of_accelerator",

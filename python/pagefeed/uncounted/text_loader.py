@@ -12,7 +12,6 @@ from pagefeed.core._base import (
     check_vocab_size,
     check_whole,
     near_name,
-    parse_bytes,
 )
 from pagefeed.core.any_loader import AnyLoader, Setting
 from pagefeed.core.batches import (
@@ -26,7 +25,7 @@ from pagefeed.core.batches import (
 )
 from pagefeed.core.dataset import ParquetRows
 from pagefeed.core.loader import Loader
-from pagefeed.core.ranks import resolve_rank, resolve_threads
+from pagefeed.core.ranks import resolve_memory, resolve_rank, resolve_threads
 from pagefeed.core.sequences import Packed, Windows
 from pagefeed.core.wiring import provided
 from pagefeed.errors import InvalidArgumentError
@@ -153,7 +152,7 @@ class TextLoader(AnyLoader):
             batch_size=check_positive(batch_size, "batch_size"),
             seed=check_whole(seed, "seed"),
             shuffle=parse_shuffle(shuffle, dataset),
-            memory=parse_bytes(memory, name="memory"),
+            memory=resolve_memory(memory, stacklevel=5),
             format=format,
             dtype=token_dtype,
             padding=padding,

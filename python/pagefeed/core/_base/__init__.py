@@ -33,6 +33,7 @@ from pagefeed.core._base.arrays import (
     sorted_with_places,
     to_bfloat16,
 )
+from pagefeed.core._base.cgroups import memory_limit
 from pagefeed.core._base.faces import Facts, html_of, html_table, some_of, text_of
 from pagefeed.core._base.fields import FIELDS, IGNORED, LABELS, FieldEntry
 from pagefeed.core._base.late import is_made, lazy, logger, require
@@ -101,6 +102,7 @@ __all__ = [
     "logger",
     "looked_up",
     "made_once",
+    "memory_limit",
     "narrow_difference",
     "near_name",
     "num_processors",

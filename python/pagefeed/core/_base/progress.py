@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import deque
@@ -9,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import NamedTuple, Self, TypeAlias, TypeVar
+
+from pagefeed.core._base.cgroups import processor_quota
 
 __all__ = [
     "Progress",
@@ -26,11 +29,13 @@ Result = TypeVar("Result")
 def num_processors() -> int:
     """Return the number of processors that this process may use.
 
+    A container may allow fewer than its processors, by a quota, which is rounded up.
     On macOS, which has no processor affinity, this is the number of all processors.
     """
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    if not hasattr(os, "sched_getaffinity"):
+        return os.cpu_count() or 1
+    number = len(os.sched_getaffinity(0))
+    return min(number, math.ceil(processor_quota() or number))
 
 
 def in_order(
