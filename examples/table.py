@@ -85,7 +85,7 @@ def main() -> None:
     table.append(rows("web", "jumps over the lazy dog", 200))
 
     loader = loader_of(catalog)
-    loader.load_state_dict(state, grown="now")
+    loader.load_state_dict(state, grown="next-epoch")
     print(f"epoch {loader.epoch} goes on at step {loader.step}")
     train(loader, steps=10)
     state = loader.state_dict()

@@ -34,7 +34,7 @@ USES = {
     "erasure": {"selection"},
     "flat": {"aligned", "parquet_files", "remote"},
     "infilling": {"aligned"},
-    "growth": {"erasure", "parquet_files", "selection"},
+    "growth": {"mixture", "parquet_files"},
     "images": {"parquet_files", "remote", "tokenizer"},
     "integrations": {
         "aligned",
@@ -46,7 +46,7 @@ USES = {
         "view",
     },
     "mixing": {"mixture"},
-    "mixture": {"balance", "growth"},
+    "mixture": {"balance"},
     "parquet_files": {
         "aligned",
         "erasure",

@@ -36,13 +36,12 @@ PROVIDED = {
     # What delivers a kind of source.
     "order of balanced ranks": "pagefeed.balance:BalancedOrder",
     "rest of a dataset": "pagefeed.growth:rest_of_dataset",
-    "rest of a mixture": "pagefeed.mixture:rest_of_mixture",
+    "rest of a mixture": "pagefeed.growth.grown_mixture:rest_of_mixture",
     "run of a mixture": "pagefeed.mixture:MixtureRun",
     # What they add to states.
     "records of erased rows": "pagefeed.erasure.erased:records_after",
     "state part cuts": "pagefeed.mixture:CUTS",
     "state part erased": "pagefeed.erasure.erased:ERASED",
-    "state part grown": "pagefeed.growth.grown_data:GROWN",
     "state part learning": "pagefeed.mixing.memory:LEARNING",
     "state part mixture": "pagefeed.mixture:MIXTURE",
 }

@@ -11,17 +11,14 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.avro.file import AvroOutputFile
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import (
-    MANIFEST_LIST_FILE_SCHEMAS,
     DataFile,
     DataFileContent,
     FileFormat,
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
-    read_manifest_list,
     write_manifest,
     write_manifest_list,
 )
@@ -103,7 +100,6 @@ class IcebergLog:
         deletes: Sequence[Written] = (),
         vectors: Sequence[Vector] = (),
         operation: str = "overwrite",
-        first_row_id: int | None = None,
     ) -> None:
         """Add a snapshot: files of data, of deletes, and vectors.
 
@@ -112,7 +108,6 @@ class IcebergLog:
             deletes: Files of deletes.
             vectors: Deletion vectors.
             operation: What made it; with ``"replace"`` these are all of its files.
-            first_row_id: Of format 3, the id of the first row of the first file.
         """
         if operation == "replace":
             self.manifests = []
@@ -124,9 +119,7 @@ class IcebergLog:
             files.append(self._file(each, kind))
         files += map(self._puffin, vectors)
         added = [self._manifest(one, snapshot) for one in files]
-        path = self._add_snapshot(snapshot, added, operation)
-        if first_row_id is not None:
-            number_rows(path, first_row_id)
+        self._add_snapshot(snapshot, added, operation)
 
     def _file(self, written: Written, kind: Any) -> DataFile:
         path = written.path or self.write(written, "file")
@@ -233,16 +226,3 @@ class IcebergLog:
         assert current is not None
         self.manifests = current.manifests(io)
         return path
-
-
-def number_rows(path: str, first: int) -> None:
-    """Write a list of manifests as format 3 has it: with the ids of their rows."""
-    io, schema = PyArrowFileIO(), MANIFEST_LIST_FILE_SCHEMAS[3]
-    listed = [*read_manifest_list(io.new_input(path))]
-    with AvroOutputFile[Record](
-        io.new_output(path), schema, "manifest_file", metadata={"format-version": "3"}
-    ) as written:
-        for each in listed:
-            values = [each[place] for place in range(len(schema.fields) - 1)]
-            written.write_block([Record(*values, first)])
-            first += each.added_rows_count or 0

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
-from weakref import WeakKeyDictionary
 
 import pytest
 from hypothesis import strategies as st
@@ -19,7 +18,7 @@ from made.numbered import LENGTH, numbered_loader, write_numbered
 from models.machines import PADDING, SIZES, Fuse
 from models.run_model import RunModel
 from models.runs import EpochMachine, folder, rows_of_file
-from pagefeed.errors import InvalidArgumentError, StateMismatchError
+from pagefeed.errors import StateMismatchError
 
 APART = 10**6
 ROWS = (50, 30, 2, 25)
@@ -29,8 +28,6 @@ Layout = Literal["list", "folder"]
 Window = tuple[int, ...]
 Erasure = tuple[int, tuple[int, ...]]
 """A file, and some of its rows."""
-EpochData = tuple[tuple[int, ...], tuple[int, ...]]
-"""Numbers of files before each growth in an epoch and now, and where it grew."""
 
 
 @functools.cache
@@ -65,45 +62,20 @@ def alone(layout: Layout, first: int, end: int) -> pf.Loader:
 
 
 @functools.cache
-def num_sequences(data: EpochData) -> int:
-    """What is added in an epoch is cut alone."""
-    tokens = [sum(map(len, rows_of_file(str(path)))) for path in files()]
-    parts = [tokens[a:b] for a, b in itertools.pairwise((0, *data[0]))]
-    return sum(-(-sum(part) // LENGTH) for part in parts)
-
-
-def windows_of(loader: pf.Loader) -> list[Window]:
-    """What an iteration delivers, without padded rows."""
-    rows = (tuple(row) for batch in loader for row in batch["input_ids"].tolist())
-    return [row for row in rows if row[0] != PADDING]
+def num_sequences(num_files: int) -> int:
+    tokens = sum(
+        len(row) for path in files()[:num_files] for row in rows_of_file(str(path))
+    )
+    return -(-tokens // LENGTH)
 
 
 @functools.cache
-def windows(layout: Layout, data: EpochData, epoch: int) -> list[Window]:
-    """The sequences of an epoch, one by one on a single rank; mixed ones by the rules.
-
-    What was delivered stays, what remained keeps its order, and so has what was added
-    in between, each sequence once.
-    """
-    counts, places = data
-    loader = alone(layout, 0, counts[-1])
+def windows(layout: Layout, num_files: int, epoch: int) -> list[Window]:
+    """The sequences of an epoch, one by one on a single rank."""
+    loader = alone(layout, 0, num_files)
     loader.set_epoch(epoch)
-    if not places:
-        return windows_of(loader)
-    old, place = windows(layout, (counts[:-1], places[:-1]), epoch), places[-1]
-    then = [alone(layout, 0, count).state_dict() for count in counts[:-1]]
-    records = [state["dataset"] for state in then]
-    begun = {"epoch": epoch, "first_epoch": epoch, "position": place, "step": 1}
-    state = loader.state_dict() | begun | {"num_lanes": then[0]["num_lanes"]}
-    loader.load_state_dict(
-        state | {"grown": [*map(list, zip(records, places, strict=True))]}
-    )
-    found = old[:place] + windows_of(loader)
-    new = windows_of(alone(layout, counts[-2], counts[-1]))
-    assert sorted(found) == sorted(old + new)
-    known = {*old}
-    assert [one for one in found if one in known] == old
-    return found
+    rows = (tuple(row) for batch in loader for row in batch["input_ids"].tolist())
+    return [row for row in rows if row[0] != PADDING]
 
 
 @functools.cache
@@ -117,18 +89,18 @@ def rows_by_token(number: int) -> list[int]:
 class GrowingModel(RunModel):
     """A run whose data grow: what remains of an epoch is of the data of before."""
 
-    data: EpochData = ((1,), ())
-    """What the epoch that runs is of."""
+    data: int = 1
+    """Files of the epoch that runs."""
     num_files: int = 1
     """All files there are."""
 
     @property
     def is_behind(self) -> bool:
         """Whether files were added that the epoch does not have."""
-        return self.data[0][-1] < self.num_files
+        return self.data < self.num_files
 
     def begin_again(self, epoch: int) -> None:
-        self.data = (self.num_files,), ()
+        self.data = self.num_files
         self.epoch_size = num_sequences(self.data)
         super().begin_again(epoch)
 
@@ -147,35 +119,14 @@ class GrowingModel(RunModel):
 
     def take_all(self) -> None:
         """An epoch that is over, or of which nothing was delivered, is of all data."""
-        is_mixed = bool(self.data[1])
-        if not self.running and (self.is_behind or is_mixed) and self.is_finished:
+        if not self.running and self.is_behind and self.is_finished:
             self.begin_again(self.next_epoch)
-        elif self.is_behind and not is_mixed and not self.is_begun:
+        elif self.is_behind and not self.is_begun:
             self.begin_again(self.first_epoch)
 
     @property
     def is_begun(self) -> bool:
         return self.position > self.start or bool(self.skipped)
-
-    def refuses_mixing(self) -> bool:
-        """Whether data cannot be mixed into what is ahead, as some is skipped."""
-        ahead = any(p >= self.position for p in self.skipped)
-        return ahead and self.is_behind and not self.is_finished
-
-    def mix(self) -> None:
-        """What was added comes among what is left."""
-        self.take_all()
-        if not self.is_behind:
-            return
-        counts, places = self.data
-        data = (*counts, self.num_files), (*places, self.position - self.start)
-        moved = self.first_epoch * (num_sequences(data) - (self.epoch_size or 0))
-        step = self.step
-        self.data, self.epoch_size = data, num_sequences(data)
-        self.position += moved
-        self.anchor = self.anchor[0] + moved, self.anchor[1]
-        if self.skipped:
-            self.skipped, self.anchor = frozenset(), (self.position, step)
 
 
 class GrowingMachine(EpochMachine):
@@ -197,20 +148,16 @@ class GrowingMachine(EpochMachine):
         """What was erased, by each call."""
         self.erased: set[int] = set()
         """The tokens of these documents."""
-        self.grown: Literal["next-epoch", "now"] = "next-epoch"
-        """How states are loaded."""
-        self.answered = WeakKeyDictionary[pf.Loader, set[str]]()
-        """The data of before for which a loader was told `grown`: it holds again."""
-        self.is_other = self.cannot_mix = False
-        """Of the state that is loaded: whether data were added, and cannot be mixed."""
+        self.is_other = False
+        """Whether data were added since the state that is loaded."""
         batch_size, world_size = sizes
         self.begin(
             GrowingModel(
                 batch_size=batch_size,
                 world_size=world_size,
-                epoch_size=num_sequences(((num_files,), ())),
+                epoch_size=num_sequences(num_files),
                 drop_last=drop_last,
-                data=((num_files,), ()),
+                data=num_files,
                 num_files=num_files,
             )
         )
@@ -271,10 +218,6 @@ class GrowingMachine(EpochMachine):
 
     # What happens while it stands still.
 
-    @rule(grown=st.sampled_from(["next-epoch", "now"]))
-    def choose(self, grown: Literal["next-epoch", "now"]) -> None:
-        self.grown = grown
-
     @precondition(lambda self: self.model.num_files < len(ROWS))
     @rule(sizes=SIZES)
     def append(self, sizes: tuple[int, int]) -> None:
@@ -306,28 +249,15 @@ class GrowingMachine(EpochMachine):
         super().restore(snapshot, batch_size, world_size)
         self.model.num_files = num_files
         self.is_other = self.model.is_behind
-        is_new = self.is_other and not self.model.is_finished
-        self.cannot_mix = is_new and self.grown == "now" and self.model.refuses_mixing()
-        if self.grown == "now" and not self.cannot_mix:
-            self.model.mix()
-        else:
-            self.model.take_all()
+        self.model.take_all()
 
     def load_one(self, loader: pf.Loader, state: Any) -> None:
         before = loader.state_dict()
-        answered = self.answered.setdefault(loader, set())
-        if self.is_other and state["dataset"] not in answered:
+        if self.is_other:
             with pytest.raises(StateMismatchError, match="grown="):
                 loader.load_state_dict(state)
-        grown = self.grown
-        if self.cannot_mix:
-            grown = "next-epoch"
-            with pytest.raises(InvalidArgumentError, match="skipped"):
-                loader.load_state_dict(state, grown="now")
         assert loader.state_dict() == before
-        loader.load_state_dict(state, grown=grown)
-        if self.is_other:
-            answered.add(state["dataset"])
+        loader.load_state_dict(state, grown="next-epoch")
 
     @precondition(lambda self: self.saved and self.calls)
     @rule(data=st.data())
@@ -337,13 +267,7 @@ class GrowingMachine(EpochMachine):
         if "erased" in state:
             bare = alone(self.layout, 0, self.model.num_files)
             with pytest.raises(StateMismatchError, match="documents were erased"):
-                bare.load_state_dict(state, grown=self.grown)
-
-    @rule()
-    def travel_by_pickle(self) -> None:
-        kept, self.grown = self.grown, "next-epoch"
-        super().travel_by_pickle()
-        self.grown = kept
+                bare.load_state_dict(state, grown="next-epoch")
 
 
 def first_left(row: Iterable[int]) -> int:

@@ -135,11 +135,6 @@ def test_a_catalog_gives_the_credentials(tmp_path, s3_properties, monkeypatch):
     assert epoch_of(named) == expected(GONE)
     now = pf.iceberg(opened.refresh(), column="tokens", metadata=["id"])
     assert epoch_of(now) == expected(GONE)
-    # A run of before goes on: its snapshot is opened with the same credentials.
-    loader = pf.Loader(first, sequences=pf.Windows(8), batch_size=4)
-    state = loader.state_dict()
-    grown = pf.Loader(now, sequences=pf.Windows(8), batch_size=4)
-    grown.load_state_dict(state, grown="next-epoch")
     chosen = now.where("lang == 'en' and id < 30")
     wanted = [n for n in range(0, 30, 3) if n not in GONE]
     assert [row["id"] for row in chosen] == wanted

@@ -116,8 +116,6 @@ def _rows(
     """First row, and end, of the pages that an error names; None if it names none."""
     if error.file not in dataset.files or error.row_group is None:
         return None
-    if not sequences.spans.in_file_order:
-        return None
     index = dataset.column_index(_column(dataset, sequences, error.column or ""))
     file = index.files.index(error.file)
     pages = range(*index.file_first_page[file : file + 2].tolist())

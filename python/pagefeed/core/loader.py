@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 from pagefeed._names import name_as_imported
 from pagefeed.core._base import (
     check_callable,
-    check_choice,
     check_flag,
     check_positive,
     check_vocab_size,
@@ -34,7 +33,7 @@ from pagefeed.core.batches import (
 from pagefeed.core.dataset import Source, check_dataset
 from pagefeed.core.order import Shuffle, ShuffleLike
 from pagefeed.core.ranks import resolve_memory, resolve_rank, resolve_threads
-from pagefeed.core.run import Origin, Slot, Step
+from pagefeed.core.run import Grown, Origin, Slot, Step, check_grown
 from pagefeed.core.sequences import Cut, check_sequences
 from pagefeed.core.wiring import parsed, room
 from pagefeed.errors import InvalidArgumentError
@@ -213,7 +212,7 @@ class Loader(AnyLoader):
         self,
         state: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         *,
-        grown: Literal["next-epoch", "now"] | None = None,
+        grown: Grown | None = None,
         replay: bool = False,
     ) -> None:
         """Make the next iteration continue at ``state``, by a seek.
@@ -223,25 +222,21 @@ class Loader(AnyLoader):
 
         Args:
             state: What ``state_dict`` returned.
-            grown: When to deliver files that were added to the dataset since.
-                ``"next-epoch"`` leaves the rest of the epoch exactly as it was, and
-                uses the new files from the next epoch on. ``"now"`` mixes the new files
-                into the rest of the epoch, each sequence once. It changes nothing if
-                the data are the same.
+            grown: ``"next-epoch"`` if files were added to the dataset since. The rest
+                of the epoch comes exactly as it would have, and the new files from the
+                next epoch on. It changes nothing if the data are the same.
             replay: Begin the recorded iteration again instead of continuing it. The
                 same sequences come in the same order, with the mixture weights that the
                 state records. No policy or losses are needed for these weights. A state
                 that was saved after the end of a loop replays that loop.
 
         Raises:
-            InvalidArgumentError: If ``grown`` has another value, or is ``"now"`` while
-                coming steps are skipped.
+            InvalidArgumentError: If ``grown`` has another value.
             StateMismatchError: If the state belongs to another dataset, plan or
                 release, lies beyond the end of this loader, is not a state, or records
                 nothing to replay.
         """
-        if grown is not None:
-            check_choice(grown, ("next-epoch", "now"), "grown")
+        check_grown(grown)
         if isinstance(state, Mapping) and not state:
             return
         if check_flag(replay, "replay"):

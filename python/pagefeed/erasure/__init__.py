@@ -2,10 +2,8 @@
 
 from pagefeed.erasure.erased import ErasedRows
 from pagefeed.erasure.erasing import erased_rows
-from pagefeed.erasure.lost import lost_rows
 
 __all__ = [
     "ErasedRows",
     "erased_rows",
-    "lost_rows",
 ]

@@ -1,4 +1,4 @@
-"""Erase rows by a predicate, by their numbers, or because a table lost them."""
+"""Erase rows by a predicate or by their numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from pagefeed.core.dataset import (
     Spans,
     refuse_unknown_rows,
 )
-from pagefeed.erasure.lost import lost_rows
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.selection import Selection, select_rows
 from pagefeed.selection import where as rows_where
@@ -26,8 +25,7 @@ def erased_rows(
     index: PageIndex,
     where: Any | None,
     rows: Mapping[str, Iterable[int]] | None,
-    snapshot: Any | None,
-    key: str | None,
+    others: Iterable[str] = (),
 ) -> Selection:
     """Return the rows of an index that ``Dataset.erase`` means.
 
@@ -36,13 +34,14 @@ def erased_rows(
             files or rows.
         UnsupportedError: If the files do not mark documents.
     """
-    if sum(choice is not None for choice in (where, rows, snapshot)) != 1:
+    for name in others:
         raise InvalidArgumentError(
-            "erase takes one of where=, rows= and snapshot=; call it again for more"
+            f"erase has no argument {name!r}: give where=, a predicate such as that of "
+            "the delete in the table, or rows="
         )
-    if key is not None and snapshot is None:
+    if (where is None) == (rows is None):
         raise InvalidArgumentError(
-            f"key={key!r} tells the rows of a later snapshot: give snapshot= too"
+            "erase takes one of where= and rows=; call it again for more"
         )
     refuse_unknown_rows(Spans(index), "erase()")
     if where is not None:
@@ -52,14 +51,11 @@ def erased_rows(
                 "documents by rows="
             )
         return rows_where(Spans(index), where)
-    rows_of_files = (
-        _checked(index, rows) if rows is not None else lost_rows(index, snapshot, key)
-    )
-    return select_rows(Spans(index), rows_of_files)
+    return select_rows(Spans(index), _checked(index, rows))
 
 
 def _checked(
-    index: PageIndex, rows: Mapping[str, Iterable[int]]
+    index: PageIndex, rows: Mapping[str, Iterable[int]] | None
 ) -> dict[str, Int64Array]:
     """Return the rows of each file, rising and without repeats."""
     if not isinstance(rows, Mapping):

@@ -1,23 +1,6 @@
-"""Data that grew: what they were in a state, and the rest of its epoch over both."""
+"""Data that grew: a state's epoch ends over the earlier data."""
 
-from pagefeed.growth.grown_data import before_growth, before_rewriting, growth_parts
-from pagefeed.growth.grown_order import GrownOrder
-from pagefeed.growth.grown_run import (
-    GrownRun,
-    MixedOrder,
-    arguments_of_run,
-    check_not_skipped,
-    rest_of_dataset,
-)
+from pagefeed.growth.grown_data import before_growth
+from pagefeed.growth.grown_run import GrownRun, rest_of_dataset
 
-__all__ = [
-    "GrownOrder",
-    "GrownRun",
-    "MixedOrder",
-    "arguments_of_run",
-    "before_growth",
-    "before_rewriting",
-    "check_not_skipped",
-    "growth_parts",
-    "rest_of_dataset",
-]
+__all__ = ["GrownRun", "before_growth", "rest_of_dataset"]

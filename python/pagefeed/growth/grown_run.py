@@ -1,36 +1,25 @@
-"""The rest of an epoch in which data were added: they are mixed into it."""
+"""The rest of an epoch in which data were added: they come from the next epoch on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
 from typing import Any, ClassVar
 
-from pagefeed.core.dataset import Dataset, identity_of_data, what_changed
-from pagefeed.core.order import Ordered, derive_key
+from pagefeed.core.dataset import Dataset, identity_of_data
+from pagefeed.core.order import Ordered
 from pagefeed.core.run import (
     Cursor,
     DatasetCursor,
     DatasetOrder,
     DatasetRun,
-    Grown,
     LoaderState,
     Run,
     RunPosition,
 )
-from pagefeed.errors import InvalidArgumentError
-from pagefeed.growth.grown_data import before_growth, before_rewriting, growth_parts
-from pagefeed.growth.grown_order import GrownOrder
+from pagefeed.growth.grown_data import before_growth
 
-__all__ = [
-    "GrownCursor",
-    "GrownRun",
-    "MixedOrder",
-    "arguments_of_run",
-    "check_not_skipped",
-    "rest_of_dataset",
-]
+__all__ = ["GrownCursor", "GrownRun", "arguments_of_run", "rest_of_dataset"]
 
 
 def arguments_of_run(run: Run, kind: type[Run]) -> dict[str, Any]:
@@ -39,63 +28,22 @@ def arguments_of_run(run: Run, kind: type[Run]) -> dict[str, Any]:
     return {name: getattr(run, name) for name in names}
 
 
-def check_not_skipped(state: LoaderState, position: int) -> None:
-    """Refuse to mix data into coming steps if some of these are skipped.
-
-    Raises:
-        InvalidArgumentError: If a step from the position on is skipped.
-    """
-    if any(end > position for _, end in state.skipped):
-        raise InvalidArgumentError(
-            "grown='now' mixes data into the steps ahead, and some of these are "
-            "skipped: load with grown='next-epoch', or a state from before the skip"
-        )
-
-
-def rest_of_dataset(
-    whole: DatasetRun, state: LoaderState, grown: Grown | None
-) -> tuple[Run, LoaderState]:
-    """Return the run that continues at a state of one dataset, and the state in it.
+def rest_of_dataset(whole: DatasetRun, state: LoaderState) -> tuple[Run, LoaderState]:
+    """Return the run of the earlier data that continues a state, and the state in it.
 
     Args:
         whole: The run of all data.
-        state: A state.
-        grown: When to deliver the data added since; None if nothing was added.
+        state: A state of the data before files were added.
 
     Raises:
-        InvalidArgumentError: If data are to be mixed into coming steps, and some of
-            these are skipped.
-        StateMismatchError: If the data are not the data of the state, with or without
-            additions.
+        StateMismatchError: If the data are not those of the state and some more.
     """
-    before, same = whole.dataset, True
-    if what_changed(state.dataset, whole.initial.dataset):
-        if grown is not None:
-            before, same = before_growth(before, state.dataset), False
-        elif (then := before_rewriting(before, state.dataset)) is not None:
-            before, same = then, False
     options = arguments_of_run(whole, DatasetRun)
-    run: Callable[..., DatasetRun] = DatasetRun
-    if state.grown or whole.epochs != 1:
-        run = partial(GrownRun, begun=state, later=whole.dataset)
-    rest = run(**options | {"dataset": before})
-    begin = rest.going_on(rest.accept(state))
-    if same or grown != "now" or not begin.goes_on(state.first_epoch):
-        return rest, begin
-    position = rest.at(begin).start
-    check_not_skipped(begin, position)
-    can_look_back = not begin.skipped and begin.epoch == begin.first_epoch
-    begin = replace(
-        begin.having(
-            grown=(*begin.grown, (state.dataset, begin.position)),
-            erased=whole.erased_after(None),
-        ),
-        dataset=whole.initial.dataset,
-        skipped=(),
-        sizes=begin.sizes if can_look_back else None,
-    )
-    rest = GrownRun(begun=begin, later=whole.dataset, **options)
-    return rest, rest.accept(begin)
+    options["dataset"] = before_growth(whole.dataset, state.dataset)
+    rest = DatasetRun(**options)
+    if whole.epochs != 1:
+        rest = GrownRun(begun=state, later=whole.dataset, **options)
+    return rest, rest.going_on(rest.accept(state))
 
 
 @dataclass(eq=False)
@@ -116,8 +64,7 @@ class GrownCursor(DatasetCursor):
         run = self.run
         if self._is_behind:
             return run.whole.at(self.begin).num_tokens_before
-        parts = self._parts(self.begin.epoch)
-        tokens = sum(run.indexes[dataset].num_delivered_tokens for dataset in parts)
+        tokens = run.indexes[self._parts(self.begin.epoch)[0]].num_delivered_tokens
         return self.start * tokens // run.num_sequences
 
     def position_of(self, state: LoaderState) -> int:
@@ -141,8 +88,8 @@ class GrownCursor(DatasetCursor):
         return following + behind // whole
 
     def _parts(self, epoch: int) -> range:
-        count, parts = len(self.run.datasets), self.run.num_parts
-        return range(parts, count) if epoch > self.run.begun.epoch else range(parts)
+        number = int(epoch > self.run.begun.epoch)
+        return range(number, number + 1)
 
     def _order(self, epoch: int) -> Ordered:
         if epoch <= self.run.begun.epoch:
@@ -164,7 +111,7 @@ class GrownCursor(DatasetCursor):
         further = following * whole.num_sequences - first
         ahead = [(max(begin, first), end) for begin, end in moved.skipped]
         return replace(
-            moved.having(erased=whole.erased_after(None), grown=None),
+            moved.having(erased=whole.erased_after(None)),
             dataset=whole.initial.dataset,
             sizes=None,
             skipped=tuple((a + further, b + further) for a, b in ahead if a < b),
@@ -173,11 +120,7 @@ class GrownCursor(DatasetCursor):
 
 @dataclass(kw_only=True, eq=False)
 class GrownRun(DatasetRun):
-    """The epoch of a state in which data were added, once or more often.
-
-    Its first sequences are of the earlier data, in their order. From the position at
-    which the data grew, added sequences are mixed in. Later epochs of the same
-    iteration deliver all data: that is the last dataset of the run.
+    """Several epochs, the first over the earlier data, the following over all data.
 
     Raises:
         StateMismatchError: If files of the earlier data are gone.
@@ -186,7 +129,7 @@ class GrownRun(DatasetRun):
     _cursor: ClassVar[type[Cursor]] = GrownCursor
 
     begun: LoaderState
-    """A state of the epoch, with the growths."""
+    """A state of the epoch in which data were added."""
     later: Dataset
     """All data."""
     whole: DatasetRun = field(init=False)
@@ -195,38 +138,16 @@ class GrownRun(DatasetRun):
     def __post_init__(self) -> None:
         options = arguments_of_run(self, DatasetRun)
         self.whole = DatasetRun(**options | {"dataset": self.later})
-        parts = growth_parts(self.dataset, [record for record, _ in self.begun.grown])
-        cut = [self.sequences.index(data.spans) for data in parts]
-        self.num_parts = len(parts)
-        """Datasets of the epoch: the first one, and one for each addition."""
-        is_joined = self.epochs != 1
-        behind, cut_behind = (
-            ([self.later], self.whole.indexes) if is_joined else ([], [])
+        index = self.sequences.index(self.dataset.spans)
+        datasets = [self.dataset, self.later]
+        self._number([None, None], datasets, [index, *self.whole.indexes])
+        self.num_sequences = index.num_sequences
+        self.orders, self.orders_behind = (
+            DatasetOrder(run=self, dataset_number=number, seed=self.seed)
+            for number in range(2)
         )
-        datasets = [*parts, *behind]
-        self._number([None] * len(datasets), datasets, [*cut, *cut_behind])
-        self.num_sequences = sum(index.num_sequences for index in cut)
-        added = [
-            (
-                DatasetOrder(
-                    run=self, dataset_number=n, seed=self.seed, name=f"added {n}"
-                ),
-                at,
-            )
-            for n, (_, at) in enumerate(self.begun.grown, start=1)
-        ]
-        self.orders = MixedOrder(
-            run=self, dataset_number=0, seed=self.seed, added=added
-        )
-        self.orders_behind = self.whole.orders
-        if is_joined:
-            self.orders_behind = DatasetOrder(
-                run=self, dataset_number=self.num_parts, seed=self.seed
-            )
         self.initial = replace(
-            self.whole.initial.having(
-                erased=self.erased_after(None), grown=self.begun.parts.get("grown")
-            ),
+            self.whole.initial.having(erased=self.erased_after(None)),
             dataset=identity_of_data(self.dataset),
             num_lanes=self.begun.num_lanes,
             ranks=self.begun.ranks,
@@ -234,8 +155,7 @@ class GrownRun(DatasetRun):
 
     def beginning(self, epoch: int) -> LoaderState:
         """Return the state in which an iteration begins with this epoch."""
-        begun = self.begun
-        if epoch != begun.first_epoch or (begun.grown and begun.epoch > epoch):
+        if epoch != self.begun.first_epoch:
             return self.whole.beginning(epoch)
         return super().beginning(epoch)
 
@@ -247,37 +167,3 @@ class GrownRun(DatasetRun):
     def datasets_of_now(self) -> tuple[Sequence[str | None], Sequence[Dataset]]:
         """All data together, of which a state tells what was erased."""
         return [None], [self.dataset]
-
-
-@dataclass(kw_only=True, eq=False)
-class MixedOrder(DatasetOrder):
-    """The order of an epoch with added data; each addition has an order of its own."""
-
-    added: Sequence[tuple[DatasetOrder, int]]
-    """Orders of the added data, and the positions from which on they are mixed in."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._added = [added for added in self.added if added[0].index.num_sequences]
-
-    def reach(self, state: LoaderState) -> int:
-        """Return how far the epoch of a state moves sequences, over all lanes."""
-        lanes = state.num_lanes
-        added = sum(order.mixed(lanes) for order, _ in self._added)
-        return super().reach(state) + added
-
-    def _make(self, epoch: int, num_lanes: int, ranks: int | None = None) -> Ordered:
-        order, size = super()._make(epoch, num_lanes, ranks), self.index.num_sequences
-        for added, position in self._added:
-            # Where all is shuffled in full lanes mean nothing, but rows of ranks do.
-            has_lanes = self.shuffle.delayed or added.shuffle.delayed
-            order = GrownOrder(
-                order,
-                added.of(epoch, num_lanes, ranks),
-                sizes=(size, added.index.num_sequences),
-                position=position,
-                group=num_lanes if has_lanes else ranks or 1,
-                key=derive_key(self.seed, epoch, added.name),
-            )
-            size += added.index.num_sequences
-        return order

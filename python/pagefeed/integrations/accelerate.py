@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from pagefeed.core._base import check_callable, require
 from pagefeed.core.any_loader import AnyLoader
 from pagefeed.core.loader import Loader
+from pagefeed.core.run import Grown
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import check_counted, check_has
-from pagefeed.integrations.delivery import Grown, ResumableDelivery, Start
+from pagefeed.integrations.delivery import ResumableDelivery, Start
 from pagefeed.integrations.dialects import in_rows
 from pagefeed.integrations.evaluation import TokenMeans, held_out
 from pagefeed.integrations.learning import EVERY, make_learner

@@ -11,6 +11,7 @@ from typing import Any
 
 from pagefeed.core._base import check_flag, require
 from pagefeed.core.any_loader import AnyLoader
+from pagefeed.core.run import Grown
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import (
     check_fields,
@@ -18,7 +19,7 @@ from pagefeed.integrations.checks import (
     check_ranks_of,
     check_rows,
 )
-from pagefeed.integrations.delivery import KEY, Grown, ResumableDelivery, Start
+from pagefeed.integrations.delivery import KEY, ResumableDelivery, Start
 from pagefeed.integrations.dialects import in_rows
 from pagefeed.integrations.learning import EVERY, make_learner
 from pagefeed.launch import from_deepspeed

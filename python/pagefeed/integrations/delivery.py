@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from pagefeed.core._base import check_choice, check_flag, logger
 from pagefeed.core.any_loader import AnyLoader
 from pagefeed.core.batches import Batch
 from pagefeed.core.loader import Loader
+from pagefeed.core.run import Grown, check_grown
 from pagefeed.errors import InvalidArgumentError, PositionWarning, StateMismatchError
 from pagefeed.integrations.checks import (
     check_epochs,
@@ -31,7 +32,6 @@ __all__ = [
     "KEY",
     "Convert",
     "Delivery",
-    "Grown",
     "Leaf",
     "ResumableDelivery",
     "Start",
@@ -47,17 +47,8 @@ Convert = Callable[[Batch], Any]
 Start = Literal["epoch", "here"]
 """Where a run without a checkpoint begins."""
 
-Grown = Literal["next-epoch", "now"]
-"""When files that were added since a checkpoint are delivered."""
-
 Kind = Literal["loop", "run", "again"]
 """Kind of iteration; see :class:`Delivery`."""
-
-
-def _checked(grown: Grown | None) -> Grown | None:
-    if grown is not None:
-        check_choice(grown, get_args(Grown), "grown")
-    return grown
 
 
 class Leaf:
@@ -79,7 +70,7 @@ class Leaf:
     def __init__(self, loader: AnyLoader, *, grown: Grown | None = None) -> None:
         check_loader(loader, "Leaf")
         self.loader: Any = loader
-        self.grown = _checked(grown)
+        self.grown = check_grown(grown)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the consumed position, as JSON under one name."""
@@ -157,7 +148,7 @@ class Delivery:
             check_ranks_of(loader, ranks, who)
         check_epochs(loader, who)
         self.loader: Any = loader  # Those who need more than any has check it.
-        self.grown = _checked(grown)
+        self.grown = check_grown(grown)
         self.convert = convert
         self._kind = kind
         self.endless = check_flag(endless, "endless")

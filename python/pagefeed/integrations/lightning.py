@@ -12,6 +12,7 @@ from typing import Any, get_args
 
 from pagefeed.core._base import check_choice, check_positive, require
 from pagefeed.core.any_loader import AnyLoader
+from pagefeed.core.run import Grown, check_grown
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import (
     MakeLoader,
@@ -23,7 +24,6 @@ from pagefeed.integrations.checks import (
 )
 from pagefeed.integrations.delivery import (
     Delivery,
-    Grown,
     Leaf,
     ResumableDelivery,
     Start,
@@ -115,10 +115,8 @@ class LoaderDataModule(_DataModule):
         }
         self._train: Any = _checked(train, "train")
         check_choice(start, get_args(Start), "start")
-        if grown is not None:
-            check_choice(grown, get_args(Grown), "grown")
         self._start: Start = start
-        self._grown = grown
+        self._grown = check_grown(grown)
         self._run: Delivery | None = None
         self._is_begun = False
         self._loaded: dict[str, Any] = {}

@@ -9,13 +9,14 @@ from typing import Any
 
 from pagefeed.core._base import require
 from pagefeed.core.loader import Loader
+from pagefeed.core.run import Grown
 from pagefeed.integrations.checks import (
     check_counted,
     check_ends,
     check_fields,
     check_shapes,
 )
-from pagefeed.integrations.delivery import Grown, ResumableDelivery, Start
+from pagefeed.integrations.delivery import ResumableDelivery, Start
 from pagefeed.integrations.dialects import olmo
 
 _Base: Any = require(

@@ -19,10 +19,11 @@ import numpy as np
 from pagefeed.core._base import check_positive, require
 from pagefeed.core.any_loader import AnyLoader
 from pagefeed.core.dataset import Dataset
+from pagefeed.core.run import Grown
 from pagefeed.core.sequences import Cut
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import check_has, check_loader
-from pagefeed.integrations.delivery import KEY, Grown
+from pagefeed.integrations.delivery import KEY
 from pagefeed.launch import Ranks
 from pagefeed.remote import output_folder
 from pagefeed.view import SequenceView

@@ -15,6 +15,7 @@ from typing import Annotated, Any, get_args
 
 from pagefeed.core._base import check_choice, check_positive, require
 from pagefeed.core.batches import Batch
+from pagefeed.core.run import Grown, check_grown
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import (
     MakeLoader,
@@ -23,7 +24,7 @@ from pagefeed.integrations.checks import (
     check_rows,
     check_shapes,
 )
-from pagefeed.integrations.delivery import Grown, ResumableDelivery, Start
+from pagefeed.integrations.delivery import ResumableDelivery, Start
 from pagefeed.integrations.dialects import shifted_pair
 from pagefeed.integrations.learning import EVERY, WatchedLoss, make_learner
 from pagefeed.launch import Ranks
@@ -88,8 +89,7 @@ class PagefeedDataLoader(BaseDataLoader):  # type: ignore[misc, unused-ignore]
             if self.make is not None:
                 check_maker(self.make, "make")
             check_choice(self.start, get_args(Start), "start")
-            if self.grown is not None:
-                check_choice(self.grown, get_args(Grown), "grown")
+            check_grown(self.grown)
             Learner.check_policy(self.policy)
             check_positive(self.every, "every")
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from pagefeed.core._base import check_flag
 from pagefeed.core.batches import Batch
+from pagefeed.core.run import Grown
 from pagefeed.errors import (
     InvalidArgumentError,
     LossWarning,
@@ -37,7 +38,7 @@ from pagefeed.integrations.checks import (
     check_rows,
     check_sizes,
 )
-from pagefeed.integrations.delivery import KEY, Convert, Grown, Start, check_begins
+from pagefeed.integrations.delivery import KEY, Convert, Start, check_begins
 from pagefeed.integrations.dialects import flattened, in_records, in_rows
 from pagefeed.integrations.evaluation import TokenMeans, held_out, measured
 from pagefeed.integrations.learning import EVERY, logits_of, make_learner

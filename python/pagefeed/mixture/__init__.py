@@ -11,7 +11,6 @@ from pagefeed._names import name_as_imported
 from pagefeed.mixture.component import Component, Former
 from pagefeed.mixture.course import LEAST_LANES, Course, CourseInOrder
 from pagefeed.mixture.divisions import MixtureDivisions
-from pagefeed.mixture.grown_mixture import GrownMixtureRun, rest_of_mixture
 from pagefeed.mixture.mixture import (
     Mixture,
     Stage,
@@ -30,7 +29,7 @@ from pagefeed.mixture.mixture_totals import (
 from pagefeed.mixture.packed_changes import WeightChange
 from pagefeed.mixture.resolution import Anchor, adopt, resolve, sequence_weights
 from pagefeed.mixture.schedule import Interval, Schedule
-from pagefeed.mixture.state_part import CUTS, MIXTURE
+from pagefeed.mixture.state_part import CUTS, MIXTURE, schedule_of
 from pagefeed.mixture.tree import Tree
 
 __all__ = [
@@ -43,7 +42,6 @@ __all__ = [
     "CourseInOrder",
     "DatasetTotals",
     "Former",
-    "GrownMixtureRun",
     "Interval",
     "Mixture",
     "MixtureCursor",
@@ -60,7 +58,7 @@ __all__ = [
     "last_position",
     "mix",
     "resolve",
-    "rest_of_mixture",
+    "schedule_of",
     "sequence_weights",
     "totals",
     "totals_as_text",

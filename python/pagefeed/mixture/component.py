@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass, fields
 from typing import Any, NamedTuple
@@ -15,20 +14,10 @@ from pagefeed.core._base import (
     check_whole,
     sorted_with_places,
 )
-from pagefeed.errors import InvalidArgumentError
+from pagefeed.core.run import MIXED
+from pagefeed.errors import StateMismatchError
 
-__all__ = ["Component", "Former", "Mixed"]
-
-
-class Mixed(NamedTuple):
-    """Data that were mixed into an epoch."""
-
-    data: str
-    """Record of what the epoch was of before."""
-    offset: int
-    """Position in the epoch from which on these sequences come."""
-    num_sequences: int
-    """Sequences that it had before."""
+__all__ = ["Component", "Former"]
 
 
 class Former(NamedTuple):
@@ -42,8 +31,6 @@ class Former(NamedTuple):
     """Sequences in each of these epochs."""
     num_tokens: int
     """Tokens in each of these epochs."""
-    mixed: tuple[Mixed, ...] = ()
-    """Data mixed into the last of these epochs, which is then the only one."""
 
 
 class _Epochs(NamedTuple):
@@ -92,17 +79,10 @@ class Component:
         same = [epochs for epochs in self._epochs if epochs.first <= epoch][-1]
         return same.begin + (epoch - same.first) * same.num_sequences
 
-    def size_of(self, epoch: int, offset: int | None = None) -> int:
-        """Return the sequences of an epoch, or the number expected at an offset in it.
-
-        Data may have been mixed in after the offset.
-        """
+    def size_of(self, epoch: int) -> int:
+        """Return the sequences of an epoch."""
         former = self.former(epoch)
-        if former is None:
-            return self.num_sequences
-        mixed = former.mixed if offset is not None else ()
-        ahead = (added.num_sequences for added in mixed if added.offset > (offset or 0))
-        return next(ahead, former.num_sequences)
+        return self.num_sequences if former is None else former.num_sequences
 
     def epochs_of(self, local: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Return the epochs of local positions, and the positions in them: int64."""
@@ -157,22 +137,11 @@ class Component:
         last = 0
         for former in self.before:
             last = check_whole(former.end, "end", least=last + 1)
-            mixed = former.mixed
-            sizes = [check_positive(added.num_sequences, "size") for added in mixed]
-            offsets = [check_whole(added.offset, "offset", least=0) for added in mixed]
-            rises = offsets == sorted(offsets) and sizes == sorted(sizes)
-            if not rises or any(map(operator.ge, offsets, sizes)):
-                raise InvalidArgumentError(
-                    f"{former!r:.200} is mixed in at wrong offsets"
-                )
 
     def to_list(self) -> list[Any]:
         """Return plain JSON types."""
         *values, before = astuple(self)
-        formers = [
-            [*former[:4], [list(mixed) for mixed in former[4]]] for former in before
-        ]
-        return [*values, formers] if formers else values
+        return [*values, [*map(list, before)]] if before else values
 
     @classmethod
     def from_list(cls, given: list[Any]) -> Component:
@@ -181,11 +150,11 @@ class Component:
         Raises:
             TypeError: If it is not such a list.
             ValueError: If it is not such a list.
+            StateMismatchError: If data were mixed into an epoch.
         """
         names = [field.name for field in fields(cls)][: max(5, len(given))]
         values = dict(zip(names, given, strict=True))
-        before = tuple(
-            Former(end, data, size, tokens, tuple(Mixed(*values) for values in mixed))
-            for end, data, size, tokens, mixed in values.pop("before", ())
-        )
-        return cls(**values, before=before)
+        before = values.pop("before", ())
+        if any(former[4:] not in ([], [[]]) for former in before):
+            raise StateMismatchError(f"a dataset of the state grew by {MIXED}")
+        return cls(**values, before=tuple(Former(*former[:4]) for former in before))

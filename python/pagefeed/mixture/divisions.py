@@ -56,7 +56,7 @@ class MixtureDivisions:
         first, end = self._cuts[at - 1], (*self._cuts[at:], NEVER)[0]
         ends, stays = self._ends(position), self.staying(position)
         epoch_positions = int(self._ranks / max(ends[~stays].max(initial=0), 1e-12))
-        for dataset, (epoch, _) in enumerate(self._epochs_at(position)):
+        for dataset, epoch in enumerate(self._epochs_at(position)):
             if stays[dataset]:  # It divides nothing but where it may end the run.
                 last = self._schedule.components[dataset].max_epochs or 1
                 borders = [self._turn(dataset, last)[1]]
@@ -91,23 +91,19 @@ class MixtureDivisions:
         ends: Float64Array = shares * self._ranks / self._sizes(position)
         return ends
 
-    def _epochs_at(self, position: int) -> list[tuple[int, int]]:
-        """Return the greatest position of any lane in each dataset.
-
-        It is given as the epoch and the offset in it.
-        """
+    def _epochs_at(self, position: int) -> list[int]:
+        """Return the last epoch that any lane has begun, of each dataset."""
         following = self._course.following(position + 1)
         delivered = (following - following.shape[1]).max(axis=1, initial=0)
         both = zip(self._schedule.components, delivered[:, None], strict=True)
-        epochs = (component.epochs_of(last) for component, last in both)
-        return [(int(epoch[0]), int(offset[0])) for epoch, offset in epochs]
+        return [int(component.epochs_of(last)[0][0]) for component, last in both]
 
     def _sizes(self, position: int) -> Int64Array:
         """Return the sequences in the epoch of each dataset at a position."""
         if not self._schedule.has_grown:
             return self._usual
         both = zip(self._schedule.components, self._epochs_at(position), strict=True)
-        return np.array([component.size_of(*reached) for component, reached in both])
+        return np.array([component.size_of(epoch) for component, epoch in both])
 
     def _find_turn(self, dataset: int, epoch: int) -> tuple[int, int]:
         """Return where the first lane begins an epoch, and where the last one does."""

@@ -17,6 +17,7 @@ from pagefeed.core.run import (
     MAX_HORIZON,
     Cursor,
     DatasetOrder,
+    Grown,
     LoaderState,
     Positions,
     Route,
@@ -29,6 +30,7 @@ from pagefeed.core.run import (
     check_bound,
     gathered,
 )
+from pagefeed.core.wiring import provided
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.mixture.component import Component
 from pagefeed.mixture.course import LEAST_LANES, Course, CourseInOrder
@@ -240,7 +242,6 @@ class MixtureCursor(Cursor):
         If the run has no end, up to the end of the next epoch of their dataset.
         """
         schedule, end = self.course.schedule, self.end
-        first = self.run.index.first_sequence
         following = self.course.following(now if end is None else max(end, self.start))
         positions = [np.empty(0, dtype=np.int64)]
         for ours, sequences in sequences_of:
@@ -249,11 +250,9 @@ class MixtureCursor(Cursor):
             # Epochs that some lane has begun: of a small dataset lanes are far apart.
             begun = math.ceil(component.num_epochs(int(following[dataset].max())))
             for epoch in range(begun + (end is None)):
-                entries = self.run.entries_of(component, epoch)
-                if ours not in entries:
+                if self.run.entry_of(component, epoch) != ours:
                     continue
-                _, order = self._order(component, epoch)
-                local = order.positions(first[ours] - first[entries[0]] + sequences)
+                local = self._order(component, epoch)[1].positions(sequences)
                 local += component.begin_of(epoch)
                 positions.append(self.course.positions(dataset, local))
         joined = np.concatenate(positions)
@@ -273,15 +272,15 @@ class MixtureCursor(Cursor):
         return replace(state, position=position, step=step)
 
     def _order(self, component: Component, epoch: int) -> tuple[int, Ordered]:
-        """The first dataset that an epoch of one is of, and its order."""
-        entries = self.run.entries_of(component, epoch)
-        if not entries:
+        """The number of the dataset that an epoch is of, and its order."""
+        entry = self.run.entry_of(component, epoch)
+        if entry is None:
             raise InvalidArgumentError(
                 f"epoch {epoch} of dataset {component.name!r} was delivered before "
                 "this run, which does not have the data that it was of"
             )
-        orders = self.run.orders(self.begin.epoch)[entries[0]]
-        return entries[0], orders.of(epoch, self.begin.num_lanes)
+        orders = self.run.orders(self.begin.epoch)[entry]
+        return entry, orders.of(epoch, self.begin.num_lanes)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -294,7 +293,6 @@ class MixtureRun(Run):
     """
 
     _cursor = MixtureCursor
-    rest: ClassVar[str] = "rest of a mixture"
     is_of_state: ClassVar[bool] = True
 
     mixture: Mixture
@@ -342,25 +340,21 @@ class MixtureRun(Run):
 
     def _make_orders(self, epoch: int) -> list[DatasetOrder]:
         return [
-            DatasetOrder(**self.settings_of(entry, name, epoch))
+            DatasetOrder(
+                run=self,
+                dataset_number=entry,
+                seed=self.seed if epoch == 0 else derive_key(self.seed, "pass", epoch),
+                name=name,
+                least_lanes=LEAST_LANES,
+                auto_bytes=NODE_BYTES // 8,  # There may be many in one memory.
+            )
             for entry, name in enumerate(self.names)
         ]
 
-    def settings_of(self, entry: int, name: str, epoch: int) -> dict[str, Any]:
-        """Return the settings of the order of a dataset in an epoch of the run."""
-        return {
-            "run": self,
-            "dataset_number": entry,
-            "seed": self.seed if epoch == 0 else derive_key(self.seed, "pass", epoch),
-            "name": name,
-            "least_lanes": LEAST_LANES,
-            "auto_bytes": NODE_BYTES // 8,  # There may be many in one memory.
-        }
+    def entry_of(self, component: Component, epoch: int) -> int | None:
+        """Return the number of the dataset with the data of an epoch of a component.
 
-    def entries_of(self, component: Component, epoch: int) -> range:
-        """Return the numbers of the datasets with the data of an epoch of a dataset.
-
-        The range is empty if the data are gone.
+        None if the data are gone.
 
         Raises:
             InvalidArgumentError: If there is no such dataset.
@@ -372,7 +366,7 @@ class MixtureRun(Run):
                 "of 0, to look back"
             )
         entry = self.names.index(component.name)
-        return range(entry, entry + (component.former(epoch) is None))
+        return entry if component.former(epoch) is None else None
 
     def course(self, begin: LoaderState) -> Course:
         """Return the course of positions from the state of an iteration.
@@ -398,10 +392,13 @@ class MixtureRun(Run):
         """Return where the iteration of a state began, with the weights that it has."""
         return super().first_of(state).having(mixture=state.parts.get("mixture"))
 
-    def data_of(self, state: LoaderState) -> str:
-        """Return the record of the data in a state, of all datasets."""
-        is_mixed = "mixture" in state.parts
-        return schedule_of(state).data if is_mixed else super().data_of(state)
+    def rest(self, state: LoaderState, grown: Grown | None) -> tuple[Run, LoaderState]:
+        """Return this run, or one with the data of earlier epochs, and the state."""
+        state.check_run(self.initial)
+        if grown is None and not schedule_of(state).has_grown:
+            return self, self.accept(state)
+        rest_of_mixture = provided("rest of a mixture")
+        return cast("tuple[Run, LoaderState]", rest_of_mixture(self, state, grown))
 
     def _adopt(self, state: LoaderState) -> LoaderState:
         """Return a saved state as this run continues it, see :func:`adopt`."""

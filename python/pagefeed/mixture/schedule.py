@@ -207,6 +207,8 @@ class Schedule:
                 components=components, changes=changes, digest=state["digest"]
             )
             schedule.check()
+        except StateMismatchError:
+            raise
         except (KeyError, TypeError, ValueError) as error:
             raise StateMismatchError(
                 f"this is not the mixture of a pagefeed state: {state!r:.200}; load "

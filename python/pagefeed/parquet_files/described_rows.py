@@ -199,11 +199,6 @@ class DescribedRows(ParquetRows):
             )
             raise
 
-    def _look_at(self, index: PageIndex) -> None:
-        super()._look_at(index)
-        if self.table is not None and self.table.past is not None:
-            self.table.past.keep_keys(index)
-
     def with_files(
         self,
         numbers: Sequence[int],

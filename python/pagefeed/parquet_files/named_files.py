@@ -163,6 +163,13 @@ class Columns(TypedDict, total=False):
     tokenizer: Tokenizer | None
 
 
+GONE = {
+    "key": ", as a state of an earlier snapshot loads into that snapshot alone: name "
+    "it, by version= or snapshot="
+}
+"""What to do in place of arguments that there were."""
+
+
 def check_wanted(wanted: Mapping[str, object], *own: str) -> None:
     """Refuse unknown arguments, or a missing token column.
 
@@ -175,10 +182,10 @@ def check_wanted(wanted: Mapping[str, object], *own: str) -> None:
     """
     arguments = [*own, *Columns.__annotations__]
     for name in wanted:
+        told = GONE.get(name) or near_name(name, arguments)
         if name not in Columns.__annotations__:
             raise InvalidArgumentError(
-                f"there is no argument {name!r}{near_name(name, arguments)}; there are "
-                f"{', '.join(arguments)}"
+                f"there is no argument {name!r}{told}; there are {', '.join(arguments)}"
             )
     if "column" not in wanted:
         raise InvalidArgumentError("name the token column: column='input_ids'")

@@ -25,8 +25,7 @@ class Erasable(Dataset):
         *,
         where: str | Expression | None = None,
         rows: Mapping[str, Iterable[int]] | None = None,
-        snapshot: Dataset | None = None,
-        key: str | None = None,
+        **others: object,
     ) -> Self:
         """Remove documents from all batches, and keep the positions of all others.
 
@@ -40,21 +39,14 @@ class Erasable(Dataset):
         Args:
             where: A predicate, see :meth:`ParquetDataset.where`.
             rows: Rows of files, by the paths of these: ``{"web/a.parquet": [17]}``.
-            snapshot: For a table, a dataset of a later snapshot: documents that it no
-                longer has are erased.
-            key: With ``snapshot``, a column whose values identify rows, to recognize
-                rows that were rewritten, as by a compaction. ``"_row_id"`` means the
-                ids that the table gives its rows. By default the ``key`` that the later
-                snapshot was opened with, else these ids.
+            others: None; they are refused.
 
         Returns:
             A dataset of the same rows.
 
         Raises:
-            InvalidArgumentError: If not exactly one of ``where``, ``rows`` and
-                ``snapshot`` is given, or it is invalid.
-            UnsupportedError: If rows of the snapshot were rewritten, and there is no
-                key.
+            InvalidArgumentError: If not exactly one of ``where`` and ``rows`` is given,
+                or it is invalid.
             MissingDependencyError: If pyarrow, which evaluates predicates, is missing.
 
         Example:
@@ -64,7 +56,7 @@ class Erasable(Dataset):
         """
         from pagefeed.erasure import erased_rows
 
-        erased = erased_rows(self.index, where, rows, snapshot, key)
+        erased = erased_rows(self.index, where, rows, others)
         return replace(self, erasures=(*self.erasures, erased))
 
 

@@ -52,7 +52,7 @@ def met_again(cursor: Cursor) -> tuple[float, float] | None:
         one sequence.
     """
     run, begin = cursor.run, cursor.begin
-    if not isinstance(run, DatasetRun) or begin.grown or run.fleet is not None:
+    if not isinstance(run, DatasetRun) or run.fleet is not None:
         return None
     if run.takes_batches:
         documents = run.documents_each * run.num_sequences

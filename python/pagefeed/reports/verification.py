@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from pagefeed.core._base import Int64Array, Work
-from pagefeed.core.batches import LoaderSettings, make_run, rest_of
+from pagefeed.core.batches import LoaderSettings, make_run
 from pagefeed.core.loader import Loader
 from pagefeed.core.run import NO_SEQUENCE, LoaderState, Route, Run
 from pagefeed.core.sequences import PackedIndex, Segments, SequenceIndex, with_erased
@@ -155,7 +155,7 @@ def verify(
     state = session.run.first_of(session.position.start)
     state = replace(state, epoch=epoch, first_epoch=epoch)
     runs = [_run_of(session.settings, leg) for leg in legs]
-    now, begin = rest_of(runs[0], state, "next-epoch")
+    now, begin = runs[0].rest(state, "next-epoch")
     cursor = now.at(begin)
     start, end = cursor.start, cursor.end
     if end is None:
@@ -170,7 +170,7 @@ def verify(
             try:
                 saved = LoaderState.from_dict(json.loads(text))
                 # Of an epoch in which data were added it is the rest.
-                now, begin = rest_of(run, saved, "next-epoch")
+                now, begin = run.rest(saved, "next-epoch")
             except StateMismatchError as error:
                 result.problems.append(f"leg {index} cannot load its state: {error}")
                 break

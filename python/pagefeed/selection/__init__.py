@@ -22,7 +22,6 @@ from pagefeed.selection.rows import checked_row, rows_at
 from pagefeed.selection.scanning import Files, column_of, schema_of
 from pagefeed.selection.selection import RowRuns, Selection
 from pagefeed.selection.table_columns import (
-    ROW_ID,
     Bounds,
     FieldType,
     NamedField,
@@ -34,7 +33,6 @@ from pagefeed.selection.taking import taken
 
 __all__ = [
     "NO_PART",
-    "ROW_ID",
     "Bounds",
     "Constant",
     "Criterion",

@@ -21,14 +21,12 @@ from pagefeed.core.storage import Storage
 from pagefeed.selection.renamed_files import open_renamed
 
 __all__ = [
-    "ROW_ID",
     "Bounds",
     "FieldType",
     "FileBounds",
     "NamedField",
     "Naming",
     "TableColumns",
-    "TablePast",
     "bounds_of",
 ]
 
@@ -71,10 +69,6 @@ class FileBounds(Protocol):
 
     def with_files(self, numbers: Sequence[int]) -> FileBounds:
         """Return the bounds of some of the files."""
-
-
-ROW_ID = "_row_id"
-"""The key of a user who means the ids that the table gives its rows."""
 
 
 class FieldType(NamedTuple):
@@ -140,30 +134,6 @@ class Naming:
         return open_renamed(storage, file, self.core.rename)
 
 
-class TablePast(Protocol):
-    """Earlier snapshots of the table."""
-
-    def at(self, snapshot: str) -> Any:
-        """Return a dataset of an earlier snapshot, with the same columns."""
-
-    def keeps_rows(self, since: str, files: set[str]) -> bool:
-        """Return whether all rows of files are left that were rewritten since."""
-
-    @property
-    def row_ids(self) -> Any | None:
-        """Function that returns the row ids of a file, if the table has row ids."""
-
-    @property
-    def key(self) -> str | None:
-        """Column that identifies rows; None if the user named none."""
-
-    def keep_keys(self, index: Any) -> None:
-        """Store the keys of the rows of an index, if the user named a key."""
-
-    def keys_of(self, index: Any) -> Any | None:
-        """Return the stored keys of the rows of an index; None if there are none."""
-
-
 @dataclass(frozen=True, eq=False)
 class TableColumns:
     """The snapshot of a table, and its columns."""
@@ -187,8 +157,6 @@ class TableColumns:
     """Files that were read to know this, and their bytes, by what they are."""
     missing_as_null: bool = False
     """Whether columns are null in the rows of files that lack them."""
-    past: TablePast | None = None
-    """Earlier snapshots of the table."""
     bounds: FileBounds | None = None
     """Bounds of columns in each file."""
     pruned: frozenset[str] = frozenset()

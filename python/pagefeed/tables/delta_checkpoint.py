@@ -22,7 +22,7 @@ CHECKPOINT = re.compile(
     r"\.(?:parquet|json)"
 )
 """Names of checkpoint files: one file, several parts, or one with sidecars."""
-COLUMNS = ["add.path", "add.baseRowId", "add.deletionVector", "sidecar.path"]
+COLUMNS = ["add.path", "add.deletionVector", "sidecar.path"]
 
 
 def log_of(root: str, options: StorageOptions | None) -> tuple[Storage, str]:
@@ -35,8 +35,8 @@ def log_of(root: str, options: StorageOptions | None) -> tuple[Storage, str]:
 def added_up_to(storage: Storage, log: str, version: int) -> list[dict[str, Any]]:
     """Return the files that a log adds up to a version, from a checkpoint on.
 
-    For each file: its path, the id of its first row and its deletion vector, as the log
-    has them, in the order of commits. Files that later commits removed are among them.
+    For each file its path and its deletion vector, as the log has them, in the order of
+    commits. Files that later commits removed are among them.
 
     Args:
         storage: Storage of the log.

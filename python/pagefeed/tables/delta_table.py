@@ -9,7 +9,6 @@ import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, NamedTuple, Unpack
 from urllib.parse import unquote
 
@@ -31,8 +30,6 @@ from pagefeed.tables.bounds import DeltaBounds
 from pagefeed.tables.delta_log import FOLDER, DeltaLog
 from pagefeed.tables.delta_vectors import deleted_by_vectors
 from pagefeed.tables.naming import delta_naming
-from pagefeed.tables.past import DeltaPast
-from pagefeed.tables.row_keys import check_key
 from pagefeed.tables.snapshot import (
     DataFile,
     Missing,
@@ -66,7 +63,6 @@ def delta(
     table: PathLike | Any,
     version: int | str | datetime.datetime | None = None,
     *,
-    key: str | None = None,
     missing: Missing = "error",
     storage_options: StorageOptions | None = None,
     storage_cache: str | int | None = None,
@@ -86,10 +82,6 @@ def delta(
             ``"2026-11-01T12:00:00Z"``) for the version of that time; by default the
             newest one. Times come from the commits of a table with in-commit
             timestamps, else from the files of the log.
-        key: Column that identifies rows: whole numbers or texts, each of which occurs
-            once, or ``"_row_id"`` for the ids that the table gives its rows. With a
-            cache folder, its values are stored there when a loader is made. The state
-            then loads after a compaction whose old files are removed.
         missing: Value of a column in files that were written before the table had it.
             By default such a column is refused by name when it is used. With ``"null"``
             it is null in these files, for ``where`` and ``metadata``. Tokens and
@@ -115,39 +107,14 @@ def delta(
     Example:
         >>> web = delta("corpus/delta", version=0, column="tokens")  # doctest: +SKIP
     """
-    own = "version", "key", "missing", "storage_options", "storage_cache"
+    own = "version", "missing", "storage_options", "storage_cache"
     check_wanted(wanted, *own)
-    return _dataset(
-        table,
-        version,
-        key=key,
-        missing=missing,
-        storage_options=_options_of(table, storage_options),
-        storage_cache=storage_cache,
-        **wanted,
-    )
-
-
-def _dataset(
-    table: PathLike | Any,
-    version: int | str | datetime.datetime | None,
-    *,
-    key: str | None,
-    missing: Missing,
-    storage_options: StorageOptions | None,
-    storage_cache: str | int | None,
-    schema: tuple[dict[str, Any], Naming] | None = None,
-    **wanted: Unpack[Columns],
-) -> ParquetDataset:
-    """Return a version of a table as a dataset.
-
-    Its columns are those of the version, or of a later one whose ``schema`` is given.
-    """
+    storage_options = _options_of(table, storage_options)
     with _open(table, version, storage_options) as (opened, root):
         _check_features(root, opened.protocol())
-        types, naming = schema or _schema_of(root, opened)
+        types, naming = _schema_of(root, opened)
         live = _files(opened, root, naming, storage_options)
-        opened_version, settings = opened.version(), opened.metadata().configuration
+        opened_version = opened.version()
     columns = TableColumns(
         f"delta:{opened_version}",
         types,
@@ -155,21 +122,6 @@ def _dataset(
         of_files=partitions_of(live.files, live.types),
         partition_decides=True,
         missing_as_null=is_null_if_missing(missing),
-        past=DeltaPast(
-            root,
-            opened_version,
-            settings,
-            check_key(key, types, root),
-            path_of=_path_of,
-            reopen=partial(_dataset, schema=(types, naming)),
-            arguments={
-                "key": key,
-                "missing": missing,
-                "storage_cache": storage_cache,
-                **wanted,
-            },
-            options=storage_options,
-        ),
         bounds=live.bounds,
     )
     return snapshot_dataset(

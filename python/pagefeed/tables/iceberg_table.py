@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, Unpack
 
 from pagefeed.core._base import require
@@ -29,10 +28,8 @@ from pagefeed.tables.equality_deletes import EqualityDeletes
 from pagefeed.tables.file_columns import FileColumns
 from pagefeed.tables.iceberg_deletes import deleted_rows
 from pagefeed.tables.iceberg_metadata import column_types, newest_metadata
-from pagefeed.tables.manifests import live_files, operations_of
+from pagefeed.tables.manifests import live_files
 from pagefeed.tables.naming import iceberg_naming
-from pagefeed.tables.past import IcebergPast
-from pagefeed.tables.row_keys import check_key
 from pagefeed.tables.snapshot import (
     EPOCH,
     DataFile,
@@ -72,7 +69,6 @@ def iceberg(
     snapshot: int | str | datetime.datetime | None = None,
     *,
     catalog: str | Mapping[str, str] | Any | None = None,
-    key: str | None = None,
     missing: Missing = "error",
     storage_options: StorageOptions | None = None,
     storage_cache: str | int | None = None,
@@ -97,7 +93,6 @@ def iceberg(
         catalog: A catalog of pyiceberg, the name of a catalog that pyiceberg is
             configured for, or its properties:
             ``{"name": "prod", "type": "sql", "uri": ...}``.
-        key: Column that identifies rows, see :func:`pagefeed.delta`.
         missing: Value of a column in files that lack it, see :func:`pagefeed.delta`.
         storage_options: Settings of remote storage, see :func:`pagefeed.parquet`. They
             override the S3 settings of the catalog or ``Table``. The metadata of a
@@ -126,40 +121,13 @@ def iceberg(
         ...     "corpus.web", catalog=catalog, column="tokens"
         ... )
     """
-    own = "snapshot", "catalog", "key", "missing", "storage_options", "storage_cache"
+    own = "snapshot", "catalog", "missing", "storage_options", "storage_cache"
     check_wanted(wanted, *own)
-    return _dataset(
-        _open(table, catalog, storage_options),
-        snapshot,
-        given=os.fspath(table) if isinstance(table, str | os.PathLike) else None,
-        key=key,
-        missing=missing,
-        storage_options=storage_options,
-        storage_cache=storage_cache,
-        **wanted,
-    )
-
-
-def _dataset(
-    table: PathLike | Any,
-    snapshot: int | str | datetime.datetime | None,
-    *,
-    key: str | None,
-    missing: Missing,
-    storage_options: StorageOptions | None,
-    storage_cache: str | int | None,
-    given: str | None = None,
-    schema: Any = None,
-    **wanted: Unpack[Columns],
-) -> ParquetDataset:
-    """Return a snapshot of a table, which the caller called ``given``, as a dataset.
-
-    Its columns are those of the snapshot, or of a ``schema`` of pyiceberg, if given.
-    """
     is_null = is_null_if_missing(missing)
-    opened = _open(table, None, storage_options)
+    opened = _open(table, catalog, storage_options)
     storage_options = _options_of(opened.io.properties, storage_options)
-    given = given or ".".join(opened.name())
+    is_path = isinstance(table, str | os.PathLike)
+    given = os.fspath(table) if is_path else ".".join(opened.name())
     metadata = opened.metadata
     if metadata.format_version > FORMAT_VERSION:
         raise UnsupportedError(
@@ -168,9 +136,8 @@ def _dataset(
         )
     with _told(given):
         chosen = _snapshot_of(opened, snapshot)
-        if schema is None:
-            is_now = snapshot is None
-            schema = opened.schema() if is_now else _schema_of(metadata, chosen)
+        is_now = snapshot is None
+        schema = opened.schema() if is_now else _schema_of(metadata, chosen)
         live = live_files(opened, chosen, schema)
         types, defaults, inner_defaults = column_types(schema)
         naming = iceberg_naming(given, schema, metadata.properties)
@@ -195,21 +162,6 @@ def _dataset(
         inner_defaults=inner_defaults,
         reads=live.reads,
         missing_as_null=is_null,
-        past=IcebergPast(
-            opened,
-            chosen.snapshot_id,
-            operations_of(metadata.snapshots),
-            check_key(key, types, given),
-            live.row_ids,
-            reopen=partial(_dataset, schema=schema),
-            arguments={
-                "key": key,
-                "missing": missing,
-                "storage_options": storage_options,
-                "storage_cache": storage_cache,
-                **wanted,
-            },
-        ),
         bounds=IcebergBounds(
             known_types(schema, metadata.schemas),
             [entry.metrics for entry in live.data],

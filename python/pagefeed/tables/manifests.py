@@ -11,18 +11,17 @@ from pagefeed.core._base import in_order
 from pagefeed.errors import CorruptFileError, UnsupportedError
 from pagefeed.tables.avro_records import records_of
 from pagefeed.tables.bounds import Metrics
-from pagefeed.tables.row_keys import ICEBERG_ROW_ID, RowIds
-from pagefeed.tables.snapshot import path_of, value_as
+from pagefeed.tables.snapshot import value_as
 
-__all__ = ["LiveFile", "LiveFiles", "live_files", "operations_of"]
+__all__ = ["LiveFile", "LiveFiles", "live_files"]
 
 ENTRY_VERSION = 3
 """Format version of the schema that reads entries; entries of older formats fit it."""
-OF_MANIFEST = (500, 501, 502, 515, 520)
+OF_MANIFEST = (500, 501, 502, 515)
 """Field ids that are read of each manifest, in the order of :class:`_Manifest`."""
 STATUS, SEQUENCE, DATA_FILE, PARTITION = 0, 3, 2, 102
 """Field ids that are read of each entry of a manifest."""
-OF_FILE = (134, *range(100, 105), 109, 110, 125, 128, 135, *range(142, 146))
+OF_FILE = (134, *range(100, 105), 109, 110, 125, 128, 135, *range(143, 146))
 """Field ids that are read of each file, in the order of :class:`_File`."""
 NUM_REQUIRED = 6
 """Number of required fields; they come first."""
@@ -60,8 +59,6 @@ class LiveFile(NamedTuple):
     """For a deletion vector: its data file, its offset, and its bytes."""
     keys: tuple[int, ...] = ()
     """For deleted keys: the field ids of their columns."""
-    first_row_id: int | None = None
-    """For data: the id of the first row, if the table has row ids."""
 
 
 class LiveFiles(NamedTuple):
@@ -79,16 +76,6 @@ class LiveFiles(NamedTuple):
     """Bytes of each manifest that lists these files."""
     types: Mapping[str, Any]
     """Arrow types of the values of partitions."""
-
-    @property
-    def row_ids(self) -> RowIds:
-        """Ids of the rows of data files, where they have ids."""
-        first = {
-            path_of(file.path): file.first_row_id
-            for file in self.data
-            if file.first_row_id is not None
-        }
-        return RowIds(first, ICEBERG_ROW_ID)
 
     @property
     def reads(self) -> dict[str, tuple[int, int]]:
@@ -130,17 +117,6 @@ def live_files(opened: Any, chosen: Any, schema: Any) -> LiveFiles:
     return LiveFiles(**of_kind, manifests=sizes, types=types)
 
 
-def operations_of(snapshots: Iterable[Any]) -> dict[int, tuple[int | None, str]]:
-    """Return the parent of each snapshot, and the operation that made it."""
-    return {
-        each.snapshot_id: (
-            each.parent_snapshot_id,
-            "" if each.summary is None else str(each.summary.operation.value),
-        )
-        for each in snapshots
-    }
-
-
 class _Manifest(NamedTuple):
     """A manifest that a snapshot names."""
 
@@ -151,8 +127,6 @@ class _Manifest(NamedTuple):
     """Id of its partition spec."""
     sequence: int
     """Its sequence number; 0 in tables of version 1."""
-    first_row_id: int | None
-    """The id of the first row of its first file; None if the table gives none."""
 
 
 def _manifests(io: Any, manifest_list: str) -> list[_Manifest]:
@@ -163,7 +137,7 @@ def _manifests(io: Any, manifest_list: str) -> list[_Manifest]:
     records = records_of(io, manifest_list, fields)
     manifests = [_Manifest(*record[:known]) for record in records]
     for manifest in manifests:
-        if None in manifest[:-1]:
+        if None in manifest:
             raise _malformed(manifest_list, "manifest", manifest)
     return manifests
 
@@ -277,7 +251,6 @@ class _File(NamedTuple):
     lower: Mapping[int, bytes] | None
     upper: Mapping[int, bytes] | None
     keys: Sequence[int] | None
-    first_row_id: int | None
     vector_of: str | None
     vector_begin: int | None
     vector_size: int | None
@@ -320,7 +293,7 @@ def _live(
     io: Any, specs: Mapping[int, _Partitioning], manifest: _Manifest
 ) -> list[tuple[Kind, LiveFile]]:
     """The files of a manifest that are not deleted."""
-    spec, next_row_id = specs[manifest.spec], manifest.first_row_id
+    spec = specs[manifest.spec]
     partitions: dict[Any, _Partition] = {}
     files: list[tuple[Kind, LiveFile]] = []
     structs = DATA_FILE, PARTITION
@@ -336,11 +309,6 @@ def _live(
         sequence = manifest.sequence if own is None else own
         live, kind = file.of_partition(sequence, partitions[key]), file.kind
         match kind:
-            case "data":
-                first = next_row_id if file.first_row_id is None else file.first_row_id
-                if file.first_row_id is None and next_row_id is not None:
-                    next_row_id += file.num_rows
-                live = live._replace(first_row_id=first)
             case "vectors":
                 vector = file.vector_of, file.vector_begin, file.vector_size
                 live = live._replace(vector=vector)

@@ -387,7 +387,7 @@ def test_what_cannot_be_erased_is_refused(tmp_path, folder):
         (lambda: data.erase(rows={data.files[0]: [100]}), "row 100 is out of range"),
         (lambda: data.erase(rows={data.files[0]: [-1]}), "row -1 is out of range"),
         (lambda: data.erase(rows=[1]), "must be rows of files"),  # type: ignore[arg-type]
-        (lambda: data.erase(snapshot=data), "a later snapshot of the same table"),
+        (lambda: data.erase(snapshot=data), "no argument 'snapshot': give where="),
         (lambda: data.erase(where="id = 5"), "write == for equality"),
         (lambda: data.erase(where="id=5"), "write == for equality"),
     ]

@@ -13,7 +13,7 @@ import pytest
 import pagefeed as pf
 from made.growing import add_file, loader_of
 from made.tables import catalog_in, rows_table, write_delta
-from pagefeed.errors import InvalidArgumentError, StateMismatchError
+from pagefeed.errors import StateMismatchError
 from pagefeed.reports import Leg
 
 NAMES = ("code", "web")
@@ -130,7 +130,7 @@ def test_a_state_of_grown_data_goes_on_at_any_size(tmp_path):
     now = mixed(tmp_path)
     now.load_state_dict(first, grown="next-epoch")
     expected = rows([now])
-    now.load_state_dict(first)  # As a trainer does, from its checkpoint.
+    now.load_state_dict(first, grown="next-epoch")
     head = rows([now], 50)
     assert head == expected[:50]
     state = json.loads(json.dumps(now.state_dict()))
@@ -156,8 +156,7 @@ def test_a_state_of_grown_data_goes_on_at_any_size(tmp_path):
     assert rows([now], 60) == rows([fresh], 60)
 
 
-@pytest.mark.parametrize("when", ["next-epoch", "now"])
-def test_it_grows_again_and_again(tmp_path, when):
+def test_it_grows_again_and_again(tmp_path):
     fill(tmp_path)
     begun = mixed(tmp_path, {"max_steps": 2000})
     seen = rows([begun], 30)
@@ -166,7 +165,7 @@ def test_it_grows_again_and_again(tmp_path, when):
         for name in NAMES:
             grow(tmp_path, name, number)
         now = mixed(tmp_path, {"max_steps": 2000})
-        now.load_state_dict(state, grown=when)
+        now.load_state_dict(state, grown="next-epoch")
         seen += rows([now], steps)
         state = now.state_dict()
     again = mixed(tmp_path, {"max_steps": 2000})
@@ -183,53 +182,7 @@ def test_it_grows_again_and_again(tmp_path, when):
         assert max(counts) - min(counts) <= 10
 
 
-@pytest.mark.parametrize("shuffle", ["row", None])
-@pytest.mark.parametrize("taken", [5, 200])
-def test_new_data_are_mixed_into_the_epoch_of_their_dataset(tmp_path, taken, shuffle):
-    fill(tmp_path)
-    whole = rows([mixed(tmp_path, shuffle=shuffle)])
-    size = len(windows_of(tmp_path, "web"))
-    begun = mixed(tmp_path, shuffle=shuffle)
-    rows([begun], taken)
-    state = begun.state_dict()
-    grow(tmp_path, "web")
-    now = mixed(tmp_path, shuffle=shuffle)
-    now.load_state_dict(state, grown="now")
-    rest = rows([now])
-    assert [number for number, _ in rest] == [number for number, _ in whole[taken:]]
-    assert of(rest, "code") == of(whole[taken:], "code")
-    before = of(whole[:taken], "web")
-    old, ours = of(whole, "web"), of(rest, "web")
-    left = size - len(before) % size
-    added = windows_of(tmp_path, "web", "a0.parquet")
-    part = ours[: left + len(added)]
-    is_new = [row in added for row in part]
-    assert abs(sum(is_new) - len(added)) <= LANES
-    half = sum(is_new[: len(part) // 2])
-    assert abs(half - len(added) / 2) <= 3 * LANES
-    # What remained keeps its order in each lane.
-    remaining = old[len(before) : len(before) + left]
-    kept = [row for row in part if row not in added]
-    moved = [
-        abs(remaining.index(row) - n)
-        for n, row in enumerate(kept[: left - LANES])
-        if row in remaining
-    ]
-    assert len(moved) >= left - 2 * LANES
-    # The course takes a sequence from each lane in turns, and a lane is at most a turn
-    # ahead: so all other lanes may pass a sequence, then and now. Between sequences
-    # that were added an old one is in another lane than it was.
-    assert max(moved) <= 2 * (LANES - 1)
-    again = mixed(tmp_path, shuffle=shuffle)
-    again.load_state_dict(state, grown="now")
-    head = rows([again], 5)
-    third = mixed(tmp_path, shuffle=shuffle)
-    third.load_state_dict(again.state_dict())
-    assert head + rows([third]) == rest
-
-
-@pytest.mark.parametrize("when", ["next-epoch", "now"])
-def test_balanced_ranks_go_on(tmp_path, when):
+def test_balanced_ranks_go_on(tmp_path):
     """From the next end of a stretch on."""
     fill(tmp_path)
     options = {"balance": pf.Balance(attention=1, stretch=8), "world_size": 2}
@@ -249,20 +202,17 @@ def test_balanced_ranks_go_on(tmp_path, when):
     grow(tmp_path, "web")
     now = ranks()
     for loader in now:
-        loader.load_state_dict(state, grown=when)
+        loader.load_state_dict(state, grown="next-epoch")
     found = head + rows(now)
     assert texts(of(found, "code")) <= old["code"] + old["code"]
     everything = texts(windows_of(tmp_path, "web"))
     first = old["web"]
-    if when == "now":
-        first += texts(windows_of(tmp_path, "web", "a0.parquet"))
     # Less than a step of both ranks is left out.
     assert texts(of(found, "web")) <= everything + first
     assert (everything + first - texts(of(found, "web"))).total() < 2
 
 
-@pytest.mark.parametrize("when", ["next-epoch", "now"])
-def test_limits_count_epochs(tmp_path, when):
+def test_limits_count_epochs(tmp_path):
     fill(tmp_path)
     mixture = {"max_epochs": {"web": 2, "code": 1}, "max_steps": None}
     begun = mixed(tmp_path, mixture)
@@ -272,19 +222,15 @@ def test_limits_count_epochs(tmp_path, when):
     for name in NAMES:
         grow(tmp_path, name)
     now = mixed(tmp_path, mixture)
-    now.load_state_dict(state, grown=when)
+    now.load_state_dict(state, grown="next-epoch")
     found = head + rows([now])
     web = texts(windows_of(tmp_path, "web"))
     of_web, of_code = texts(of(found, "web")), texts(of(found, "code"))
-    if when == "now":  # What is added is cut alone.
-        for name in NAMES:
-            old[name] += texts(windows_of(tmp_path, name, "a0.parquet"))
     assert of_code == old["code"]
     assert of_web == old["web"] + web
 
 
-@pytest.mark.parametrize("when", ["next-epoch", "now"])
-def test_where_tokens_come_from(tmp_path, when):
+def test_where_tokens_come_from(tmp_path):
     fill(tmp_path)
     begun = mixed(tmp_path)
     rows([begun], 20)
@@ -292,7 +238,7 @@ def test_where_tokens_come_from(tmp_path, when):
     for name in NAMES:
         grow(tmp_path, name)
     now = mixed(tmp_path)
-    now.load_state_dict(state, grown=when)
+    now.load_state_dict(state, grown="next-epoch")
     for step, batch in enumerate(now, 20):
         if step % 23 == 0:
             for origin in now.locate(step, 0):
@@ -314,12 +260,10 @@ def test_what_did_not_grow_is_refused(tmp_path):
     begun.skip([9])
     state = begun.state_dict()
     same = mixed(tmp_path)
-    same.load_state_dict(state, grown="now")
+    same.load_state_dict(state, grown="next-epoch")
     assert same.state_dict() == state
     grow(tmp_path, "web")
     now = mixed(tmp_path)
-    with pytest.raises(InvalidArgumentError, match="skipped: load with"):
-        now.load_state_dict(state, grown="now")
     now.load_state_dict(state, grown="next-epoch")
     grown = now.state_dict()
     add_file(tmp_path / "code", "b.parquet", 500)
@@ -332,15 +276,16 @@ def test_what_did_not_grow_is_refused(tmp_path):
     assert pf.verify(mixed(tmp_path)).ok
     parts = grown["mixture"]["datasets"]
     web = next(part for part in parts if part[0] == "web")
-    for wrong in ([[0, *web[5][0][1:]]], [[1, "x", 0, 0, []]], [["x"]], 7):
+    mixed_in = [[*web[5][0], [["8c01", 3, 9]]]]
+    for wrong in ([[0, *web[5][0][1:]]], [[1, "x", 0, 0]], [["x"]], 7, mixed_in):
         web[5] = wrong
-        with pytest.raises(StateMismatchError, match="mixture of a pagefeed state"):
+        told = "grown='now'" if wrong is mixed_in else "mixture of a pagefeed state"
+        with pytest.raises(StateMismatchError, match=told):
             mixed(tmp_path).load_state_dict(grown)
 
 
-@pytest.mark.parametrize("when", ["next-epoch", "now"])
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
-def test_tables_that_grew_in_a_mixture(tmp_path, kind, when):
+def test_tables_that_grew_in_a_mixture(tmp_path, kind):
     """What remained of an epoch comes in its order, and each new row comes."""
     tables: dict[str, Any] = {}
 
@@ -376,7 +321,7 @@ def test_tables_that_grew_in_a_mixture(tmp_path, kind, when):
     state = begun.state_dict()
     append("web", ADDED, ADDED + 100)
     now = loader()
-    now.load_state_dict(state, grown=when)
+    now.load_state_dict(state, grown="next-epoch")
     found = rows([now])
     assert of(found, "code") == of(whole[20:], "code")
     told = np.unique(of(found, "web")).tolist()

@@ -1,14 +1,12 @@
 """Data that grew in an iteration of several epochs."""
 
 import itertools
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-import pagefeed as pf
-from made.growing import add_file, folder_loader, loader_of, rows_of_all, taken
+from made.growing import add_file, folder_loader, rows_of_all, taken
 from pagefeed.errors import StateMismatchError
 
 
@@ -24,9 +22,8 @@ def epochs_of(folder: Path, epochs: Iterable[int], **options) -> list[list[list[
 @pytest.mark.parametrize("num_epochs", [2, 3, None])
 @pytest.mark.parametrize("taken_before", [2, 8])
 @pytest.mark.parametrize("shuffle", ["auto", "row"])
-@pytest.mark.parametrize("when", ["next-epoch", "now"])
 def test_data_grow_in_an_iteration_of_epochs(
-    tmp_path, when, shuffle, taken_before, num_epochs
+    tmp_path, shuffle, taken_before, num_epochs
 ):
     """Epochs behind the growth are of all data; steps go on over the borders."""
     add_file(tmp_path, "a.parquet", 0)
@@ -41,34 +38,21 @@ def test_data_grow_in_an_iteration_of_epochs(
     new = epochs_of(tmp_path, range(5), **one)
     current, place = state["epoch"], state["position"]
     now = folder_loader(tmp_path, **options)
-    now.load_state_dict(state, grown=when)
+    now.load_state_dict(state, grown="next-epoch")
     states, rows = [], []
     for batch in now:
         rows += batch["input_ids"].tolist()
         states.append((len(rows), now.state_dict()))
         if len(rows) > 60:
             break
-    size = len(old[0]) - place
-    if when == "now":
-        alone = pf.parquet(tmp_path / "b.parquet", column="tokens")
-        added = rows_of_all([loader_of(alone, batch_size=1)])
-        size += len(added)
-        rest = rows[:size]
-        left = [row for row in rest if min(row) < 900]
-        assert left == old[current][place:][: len(left)]
-        seen = Counter(map(tuple, rest))
-        seen.subtract(Counter(map(tuple, [*old[current][place:], *added])))
-        assert {*seen.values()} <= {0, -1}
-        assert -seen.total() == max(0, size - len(rows)) < 3
-    else:
-        rest = old[current][place:]
+    rest = old[current][place:]
     epochs = new[current + 1 : num_epochs]
     expected = [*rest, *itertools.chain(*epochs)]
     assert rows == expected[: len(rows)]
     if len(rows) < 60:
         assert len(expected) - len(rows) < 3
     for count, saved in states[:-1:3]:
-        is_of_before = when == "next-epoch" and saved["epoch"] == current
+        is_of_before = saved["epoch"] == current
         for batch_size in (3, 2):
             again = folder_loader(tmp_path, **options | {"batch_size": batch_size})
             if is_of_before:
@@ -80,8 +64,7 @@ def test_data_grow_in_an_iteration_of_epochs(
             assert rows == expected[count : count + 2 * batch_size][: len(rows)]
 
 
-@pytest.mark.parametrize("when", ["next-epoch", "now"])
-def test_steps_that_are_skipped_behind_the_growth_stay_skipped(tmp_path, when):
+def test_steps_that_are_skipped_behind_the_growth_stay_skipped(tmp_path):
     """In whichever epoch they lie, and also in states of later epochs."""
     add_file(tmp_path, "a.parquet", 0)
     options = {"batch_size": 1, "epochs": 3}
@@ -91,10 +74,10 @@ def test_steps_that_are_skipped_behind_the_growth_stay_skipped(tmp_path, when):
     state = begun.state_dict()
     add_file(tmp_path, "b.parquet", 900, rows=40)
     plain = folder_loader(tmp_path, **options)
-    plain.load_state_dict(state, grown=when)
+    plain.load_state_dict(state, grown="next-epoch")
     expected = dict(enumerate(rows_of_all([plain]), 4))
     now = folder_loader(tmp_path, **options)
-    now.load_state_dict(state, grown=when)
+    now.load_state_dict(state, grown="next-epoch")
     skipped = [6, size + 12, 2 * size, 2 * size + 1, 55]
     now.skip(skipped)
     left = [row for step, row in expected.items() if step not in skipped]
@@ -104,7 +87,7 @@ def test_steps_that_are_skipped_behind_the_growth_stay_skipped(tmp_path, when):
         saved = now.state_dict()
         if len(found) % 17 == 0:
             again = folder_loader(tmp_path, **options)
-            is_of_before = when == "next-epoch" and saved["epoch"] == 0
+            is_of_before = saved["epoch"] == 0
             again.load_state_dict(saved, grown="next-epoch" if is_of_before else None)
             assert (again.step, rows_of_all([again])) == (now.step, left[len(found) :])
     assert found == left

@@ -287,7 +287,6 @@ def test_files_of_a_relative_path_have_absolute_names(tmp_path, kind, monkeypatc
     assert not loader.steps_of(first, 15)
     assert not loader.steps_of(second, 3)
     assert len(web.erase(rows={second: [3]}).where("id >= 20")) == 20
-    assert len(web.erase(snapshot=web)) == 40
 
 
 def test_tables_without_files_and_malformed_ones_are_refused_by_type(tmp_path):

@@ -99,7 +99,7 @@ class Feature:
 
     @property
     def grown(self):
-        return "now" if self.name == "growth" else None
+        return "next-epoch" if self.name == "growth" else None
 
     @property
     def told(self):

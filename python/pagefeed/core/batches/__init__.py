@@ -36,7 +36,7 @@ from pagefeed.core.batches.run_view import (
 )
 from pagefeed.core.batches.session import RunView, open_session
 from pagefeed.core.batches.settings import LoaderSettings, sized
-from pagefeed.core.batches.sources import block_for, make_feed, make_run, rest_of
+from pagefeed.core.batches.sources import block_for, make_feed, make_run
 
 __all__ = [
     "AnyView",
@@ -68,7 +68,6 @@ __all__ = [
     "open_session",
     "parse_dtype",
     "plan_batches",
-    "rest_of",
     "sized",
     "steps_ahead",
     "token_engine",

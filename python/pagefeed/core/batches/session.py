@@ -18,7 +18,6 @@ from pagefeed.core.batches.settings import LoaderSettings
 from pagefeed.core.batches.sources import (
     make_feed,
     make_run,
-    rest_of,
     with_chosen_block,
 )
 from pagefeed.core.ranks import check_share
@@ -59,8 +58,6 @@ class RunView(AnyView):
             run.check_steps(self._position.start)
         self._grown: tuple[int, Run, Feed] | None = None
         """An epoch of grown data, with its run and its feed."""
-        self._answers: dict[str, Grown] = {}
-        """Answers to earlier states over grown data, in case they are loaded again."""
         self._num_made = self._num_padding_rows = 0
         self._has_logged = False
         self._tells_datasets = "dataset_ids" in settings.fields.names
@@ -108,19 +105,13 @@ class RunView(AnyView):
         """Continue at a state, as :meth:`Loader.load_state_dict` does.
 
         Raises:
-            InvalidArgumentError: If data are to be mixed into steps some of which are
-                skipped.
             StateMismatchError: If it belongs to another run, or is none.
         """
         read = LoaderState.from_dict(state)
         learning, wanted = read.parts.get("learning"), _learned(read, None)
         if self._learner is not None:
             self._learner.check(learning)
-        data = self.run.data_of(wanted)
-        grown = grown or self._answers.get(data)
         self._load(wanted, grown)
-        if grown is not None:
-            self._answers[data] = grown
         self._position = replace(self._position, is_loaded=True)
         self.learning = learning
         self.tell()
@@ -173,7 +164,7 @@ class RunView(AnyView):
         data.
         """
         run = self.run if self._grown is None else self._grown[1]
-        rest, begin = rest_of(run, state, grown)
+        rest, begin = run.rest(state, grown)
         feed = None
         if rest is not run and begin.goes_on(state.first_epoch):
             feed = make_feed(self.settings, rest)

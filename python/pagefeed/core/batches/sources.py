@@ -10,12 +10,11 @@ import numpy as np
 
 from pagefeed.core.batches.feeds import Feed, TokenFeed
 from pagefeed.core.batches.settings import LoaderSettings
-from pagefeed.core.dataset import Dataset, PageIndex, snapshot_in, what_changed
-from pagefeed.core.run import DatasetRun, Grown, LoaderState, Run
-from pagefeed.core.wiring import provided
+from pagefeed.core.dataset import Dataset, PageIndex
+from pagefeed.core.run import DatasetRun, Run
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["block_for", "make_feed", "make_run", "rest_of", "with_chosen_block"]
+__all__ = ["block_for", "make_feed", "make_run", "with_chosen_block"]
 
 
 def make_run(settings: LoaderSettings) -> Run:
@@ -36,33 +35,6 @@ def make_run(settings: LoaderSettings) -> Run:
     if run is not None:
         return run
     return DatasetRun(dataset=cast("Dataset", settings.dataset), **options)
-
-
-def rest_of(
-    whole: Run, state: LoaderState, grown: Grown | None
-) -> tuple[Run, LoaderState]:
-    """Return the run that continues a saved state, and the state within that run.
-
-    It is the run of all data, or a run of the rest of an epoch in which data were
-    added.
-
-    Args:
-        whole: The run of all data.
-        state: A saved state.
-        grown: When to deliver the data added since; None if nothing was added.
-
-    Raises:
-        InvalidArgumentError: If data are to be mixed into coming steps, and some of
-            these are skipped.
-        StateMismatchError: If the data are not the data of the state, with or without
-            additions.
-    """
-    if isinstance(whole, DatasetRun) and not state.grown:
-        then, now = state.dataset, whole.initial.dataset
-        is_other = what_changed(then, now) and (grown or snapshot_in(then))
-        if not is_other:
-            return whole, whole.accept(state)
-    return cast("tuple[Run, LoaderState]", provided(whole.rest)(whole, state, grown))
 
 
 def make_feed(settings: LoaderSettings, run: Run) -> Feed:

@@ -63,7 +63,7 @@ COUNTS = {
 
 def identity_of_data(dataset: Dataset) -> str:
     """Return the record of a dataset: facts with blanks between them."""
-    index: Any = dataset.spans.layout
+    index: Any = dataset.index
     infill = index.infill
     index = index if infill is None else index.plain
     sizes = np.array([np.diff(index.file_first_row), np.diff(index.file_first_value)])
@@ -141,8 +141,9 @@ def what_changed(then: str, now: str) -> str:
     if old.snapshot != new.snapshot:
         changes.append(
             f"snapshot then {old.snapshot or 'none'}, now {new.snapshot or 'none'}: "
-            "name that of the state to continue on the same rows, whose files are left "
-            "after a compaction until a cleanup"
+            "open that of the state to continue on the same rows; its files are left "
+            "until a vacuum or an expiry. If they are gone, the epoch cannot be "
+            "finished: call set_epoch in place of loading the state"
         )
     if old.tokenizer != new.tokenizer:
         changes.append("the tokenizer, or its chat template, is another one")

@@ -85,8 +85,6 @@ class Spans:
     """Descriptions of the selections, the first one first."""
     erased: Erased | None = None
     """Erased rows. No batch has them, but they count in totals."""
-    in_file_order = True
-    """Whether rows follow each other as they do in the files of the index."""
 
     def __init__(self, index: PageIndex | Callable[[], PageIndex]) -> None:
         self._index = index
@@ -99,11 +97,6 @@ class Spans:
     def index(self) -> PageIndex:
         """The index whose pages hold the rows."""
         return self._index() if callable(self._index) else self._index
-
-    @property
-    def layout(self) -> PageIndex:
-        """The index that order and identity follow from: that of the rows' files."""
-        return self.index
 
     def over(self, spans: Spans) -> Spans:
         """Return the same selection over another index of the same files."""

@@ -20,7 +20,7 @@ from pagefeed.core.run.route import (
     merge_ranges,
 )
 from pagefeed.core.run.run import Cursor, Positions, Run, SequencesOf
-from pagefeed.core.run.state import Grown, LoaderState
+from pagefeed.core.run.state import MIXED, Grown, LoaderState, check_grown
 from pagefeed.core.run.state_parts import (
     MAX_STATE_BYTES,
     MOST_RANGES,
@@ -32,6 +32,7 @@ from pagefeed.core.run.state_parts import (
 __all__ = [
     "MAX_HORIZON",
     "MAX_STATE_BYTES",
+    "MIXED",
     "MOST_RANGES",
     "NO_POSITION",
     "NO_SEQUENCE",
@@ -54,6 +55,7 @@ __all__ = [
     "Step",
     "StepIndex",
     "check_bound",
+    "check_grown",
     "check_same_run",
     "gathered",
     "joined",

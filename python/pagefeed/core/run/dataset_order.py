@@ -85,7 +85,7 @@ class DatasetOrder:
     @property
     def _sequence_bytes(self) -> float:
         """Mean decoded size of the pages for a sequence, in the column's own type."""
-        value_bytes = self.dataset.spans.layout.value_bytes
+        value_bytes = self.dataset.index.value_bytes
         return self._decoded_bytes(value_bytes) / self.index.num_sequences
 
     @property
@@ -95,7 +95,7 @@ class DatasetOrder:
 
     def _decoded_bytes(self, value_bytes: int) -> float:
         """Decoded size of all pages if a token takes ``value_bytes``."""
-        spans, index = self.dataset.spans, self.dataset.spans.layout
+        spans, index = self.dataset.spans, self.dataset.index
         if index.value_bytes == 0:  # Text and the like: known from stored sizes only.
             rows_per_page = index.num_rows / max(1, len(index))
             return spans.num_pages * rows_per_page * index.mean_row_bytes

@@ -5,19 +5,20 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 
 from pagefeed.core._base import Int64Array
-from pagefeed.core.dataset import Dataset, identity_of_data
+from pagefeed.core.dataset import Dataset, identity_of_data, what_changed
 from pagefeed.core.order import Ordered
 from pagefeed.core.run.dataset_order import DatasetOrder
 from pagefeed.core.run.delivered import Sequences
 from pagefeed.core.run.route import RunPosition
 from pagefeed.core.run.run import Cursor, Positions, Run, SequencesOf
-from pagefeed.core.run.state import LoaderState
+from pagefeed.core.run.state import Grown, LoaderState
 from pagefeed.core.sequences import Cut, SequenceIndex
+from pagefeed.core.wiring import provided
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 
 __all__ = ["DatasetCursor", "DatasetRun", "check_bound"]
@@ -152,7 +153,6 @@ class DatasetRun(Run):
     """
 
     _cursor: ClassVar[type[Cursor]] = DatasetCursor
-    rest: ClassVar[str] = "rest of a dataset"
 
     dataset: Dataset
     """The dataset."""
@@ -167,6 +167,14 @@ class DatasetRun(Run):
         self.orders.check_window()
         data = identity_of_data(dataset)
         self.initial = self._initial_state(self.orders.num_lanes, data)
+
+    def rest(self, state: LoaderState, grown: Grown | None) -> tuple[Run, LoaderState]:
+        """Return this run, or a run of the earlier data, and the state in it."""
+        if grown is None or not what_changed(state.dataset, self.initial.dataset):
+            return self, self.accept(state)
+        return cast(
+            "tuple[Run, LoaderState]", provided("rest of a dataset")(self, state)
+        )
 
     def _adopt(self, state: LoaderState) -> LoaderState:
         state.check_run(self.initial)

@@ -35,7 +35,7 @@ from pagefeed.core.run.route import (
     StepIndex,
     in_pieces,
 )
-from pagefeed.core.run.state import LoaderState
+from pagefeed.core.run.state import Grown, LoaderState
 from pagefeed.core.sequences import Cut, JoinedIndex, SequenceIndex
 from pagefeed.core.wiring import provided, room
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
@@ -81,8 +81,6 @@ class Run(ABC):
     size."""
 
     _cursor: ClassVar[type[Cursor]]
-    rest: ClassVar[str]
-    """The name under which a room provides the rest of a run whose data grew."""
     is_of_state: ClassVar[bool] = False
     """Whether a state may change the run's sequences, as a schedule does."""
 
@@ -124,6 +122,21 @@ class Run(ABC):
             balance=self.balance.identity if self.balance else None,
             ranks=self.world_size if self.balance else None,
         ).having(erased=self.erased_after(None), **parts)
+
+    @abstractmethod
+    def rest(self, state: LoaderState, grown: Grown | None) -> tuple[Run, LoaderState]:
+        """Return the run that continues a saved state, and the state within that run.
+
+        It is this run, or a run of the earlier data if files were added.
+
+        Args:
+            state: A saved state.
+            grown: When to deliver the added data; None if nothing was added.
+
+        Raises:
+            StateMismatchError: If the data are not the data of the state, with or
+                without additions.
+        """
 
     @abstractmethod
     def _adopt(self, state: LoaderState) -> LoaderState:
@@ -201,10 +214,6 @@ class Run(ABC):
     def again(self, state: LoaderState) -> LoaderState:
         """Return where a state's iteration begins again, with the steps to skip."""
         return replace(self.first_of(state), skipped=state.skipped)
-
-    def data_of(self, state: LoaderState) -> str:
-        """Return the record of the data in a state."""
-        return state.dataset
 
     def has_one_size(self, begin: LoaderState) -> bool:
         """Whether all steps of this iteration had this run's sizes."""

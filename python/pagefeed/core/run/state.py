@@ -5,9 +5,9 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
-from pagefeed.core._base import MOST, check_positive, check_whole
+from pagefeed.core._base import MOST, check_choice, check_positive, check_whole
 from pagefeed.core.dataset import what_changed
 from pagefeed.core.order import ORDER_VERSION
 from pagefeed.core.run.route import Ranges, Route, Step, StepIndex, merge_ranges
@@ -22,15 +22,37 @@ from pagefeed.core.run.state_parts import (
 from pagefeed.core.wiring import offered, provided
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 
-__all__ = ["Grown", "LoaderState"]
+__all__ = ["Grown", "LoaderState", "check_grown"]
 
 VERSIONS = {"version": 4, "order_version": ORDER_VERSION}
-Grown: TypeAlias = Literal["next-epoch", "now"]
+Grown: TypeAlias = Literal["next-epoch"]
 """When data are delivered that were added."""
+MIXED = (
+    "grown='now', which mixed added files into the rest of an epoch, and is gone: load "
+    "a state from before that, with grown='next-epoch'"
+)
+"""What a state of such a run is refused with."""
 OPTIONAL = ("balance", "ranks", "ended", "parts")
 """Fields that only the states of some runs have."""
 MOST_USUAL_LANES = 48
 """Lanes of a run at most, if the dataset has fewer blocks."""
+
+
+def check_grown(grown: Any) -> Grown | None:
+    """Return when added data are delivered, checked; None if nothing was said.
+
+    Raises:
+        InvalidArgumentError: If it is another value.
+    """
+    if grown == "now":
+        raise InvalidArgumentError(
+            "grown='now' mixed added files into the rest of an epoch, and is gone: "
+            "grown='next-epoch' delivers them from the next epoch on; to begin an "
+            "epoch over all files at once, call set_epoch and load no state"
+        )
+    if grown is None:
+        return None
+    return cast("Grown", check_choice(grown, ("next-epoch",), "grown"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,12 +96,6 @@ class LoaderState:
     ended: LoaderState | None = None
     """State at the end of the iteration before, until a step of this one is taken."""
 
-    @property
-    def grown(self) -> tuple[tuple[str, int], ...]:
-        """Records of the data before others were added, and where in the epoch."""
-        growths: tuple[tuple[str, int], ...] = self.parts.get("grown", ())
-        return growths
-
     def having(self, **parts: Any) -> LoaderState:
         """Return this state with other parts; None takes one out."""
         kept = {**self.parts, **parts}
@@ -88,10 +104,9 @@ class LoaderState:
     def goes_on(self, epoch: int) -> bool:
         """Whether this state is inside the iteration that began with an epoch.
 
-        At the beginning of the iteration this is true only if steps are skipped, or
-        data were added in it.
+        At the beginning of the iteration this is true only if steps are skipped.
         """
-        is_begun = self.step > 0 or bool(self.skipped or self.grown)
+        is_begun = self.step > 0 or bool(self.skipped)
         return is_begun and self.first_epoch == epoch
 
     def again(self, *, is_grown: bool) -> LoaderState:
@@ -109,7 +124,7 @@ class LoaderState:
                 "was delivered that replay=True could repeat: load a state that was "
                 "saved in an iteration, or at its end"
             )
-        if is_grown or self.grown:
+        if is_grown:
             raise StateMismatchError(
                 "data were added in the iteration of the state, which replay=True "
                 "cannot repeat: load the state without it"
@@ -257,6 +272,8 @@ def _check_names(state: Mapping[str, Any], names: list[str]) -> list[str]:
         raise StateMismatchError(
             f"a state is a dict, as state_dict() returned it, found {state!r:.60}"
         )
+    if "grown" in state:
+        raise StateMismatchError(f"the state was saved after {MIXED}")
     missing = [name for name in names if name not in state]
     allowed = {*names, *OPTIONAL[:-1], *VERSIONS}
     added = [name for name in state if name not in allowed]
