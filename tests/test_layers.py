@@ -33,6 +33,7 @@ ABOVE = ("__init__", "__main__")
 MAY_TOUCH_FILES = (
     *("core.storage", "core._base.lease", "core._base.stored", "core.order.starts"),
     *("remote", "integrations.ray", "cli", "reports.evidence", "reports.nodes"),
+    "core._base.cgroups",
 )
 """What asks the file system: for data storage alone, the others for their own files,
 and for what it tells of this machine and process."""
