@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from policies.ado import ADO
 from torch.nn import functional
 
 import pagefeed as pf
@@ -63,7 +64,7 @@ def train(
     stop: int,
 ) -> list[int]:
     """Train up to a step under the policy; return the datasets of all sequences."""
-    policy = pf.mixing.ADO(PRIOR, warmup=5, least=0.05)
+    policy = ADO(PRIOR, warmup=5, least=0.05)
     learner = pf.mixing.Learner(loader, policy, every=5)
     dealt: list[int] = []
     for batch in loader:

@@ -135,7 +135,14 @@ def work_learning(config):
         steps.append([[float(losses[each].sum()), int(each.sum())] for each in own])
         return logits
 
-    policy = pf.mixing.ExcessLoss({"a": 8.0, "b": 8.6})
+    class Larger:
+        """Weights as the losses are."""
+
+        def update(self, step, losses):
+            del step
+            return dict(losses)
+
+    policy = Larger()
     names = {"pf": pf, "loader": loader, "policy": policy, "train_step": train_step}
     with patch("ray.train.report", wraps=ray_train.report) as report:
         exec(shown_block("Ray", every=3), names)

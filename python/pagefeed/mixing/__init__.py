@@ -1,7 +1,7 @@
 """Mixtures that learn: weights of datasets from the losses of a training.
 
-- :class:`Policy`: anything that computes weights from losses, such as :class:`ADO`,
-  :class:`ExcessLoss`, :class:`FixedSchedule` or a class of your own.
+- :class:`Policy`: anything that computes weights from losses, such as
+  :class:`FixedSchedule` or a class of your own. `examples/policies` has published ones.
 - :class:`Replacing`: lets a resumed run use a different policy than before.
 - :class:`Learner`: adds up the losses of a training's datasets over all ranks, asks the
   policy, and sets the loader's weights, the same on every rank.
@@ -9,14 +9,11 @@
 """
 
 from pagefeed._names import name_as_imported
-from pagefeed.mixing.ado import ADO
-from pagefeed.mixing.excess_loss import ExcessLoss
+from pagefeed._removed import refuse_removed_of
 from pagefeed.mixing.learner import Learner, token_losses
 from pagefeed.mixing.policy import FixedSchedule, Policy, Replacing
 
 __all__ = [
-    "ADO",
-    "ExcessLoss",
     "FixedSchedule",
     "Learner",
     "Policy",
@@ -25,3 +22,4 @@ __all__ = [
 ]
 
 name_as_imported(__name__)
+refuse_removed_of(__name__)

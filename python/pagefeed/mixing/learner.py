@@ -87,7 +87,7 @@ class Learner:
 
     For example::
 
-        learner = pf.mixing.Learner(loader, pf.mixing.ADO({"web": 0.7, "code": 0.3}))
+        learner = pf.mixing.Learner(loader, policy)  # An object with update().
         for batch in loader:
             logits = model(batch["input_ids"])
             learner.add(batch["dataset_ids"], batch["labels"], logits=logits)
@@ -153,7 +153,7 @@ class Learner:
         if not is_known and not is_policy(policy):
             raise InvalidArgumentError(
                 f"policy={policy!r:.60} must be an object with update(step, losses), "
-                "such as pagefeed.mixing.ADO({'web': 0.7, 'code': 0.3})"
+                "such as those of examples/policies"
             )
 
     def add(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 import warnings
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
@@ -18,7 +17,6 @@ __all__ = [
     "Policy",
     "Replacing",
     "is_policy",
-    "shares_of",
     "usable_losses",
 ]
 
@@ -174,19 +172,3 @@ def usable_losses(
             stacklevel=2,
         )
     return finite
-
-
-def shares_of(weights: Weights, name: str) -> dict[str, float]:
-    """Return weights, all above 0, in proportion, so that their sum is 1.
-
-    Raises:
-        InvalidArgumentError: If they cannot be right.
-    """
-    checked = check_weights(weights, weights)
-    if min(checked.values()) <= 0:
-        raise InvalidArgumentError(
-            f"{name}={dict(weights)!r:.80} must be above 0: leave out the "
-            "datasets that take no part"
-        )
-    total = math.fsum(checked.values())
-    return {key: weight / total for key, weight in checked.items()}

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from policies.ado import ADO
+from policies.excess_loss import ExcessLoss
 
 import pagefeed as pf
 from models.mixing import write_datasets
@@ -74,7 +76,7 @@ def train(loader, steps, policy):
 
 
 POLICIES: dict[str, Any] = {
-    "ado": lambda: pf.mixing.ADO({"code": 1, "math": 1, "web": 1}, warmup=10),
+    "ado": lambda: ADO({"code": 1, "math": 1, "web": 1}, warmup=10),
     "random": Random,
 }
 
@@ -116,8 +118,8 @@ def test_a_loss_that_is_not_finite_is_left_out_by_name(datasets, bad, kind, as_t
     """Whether the run is resumed meanwhile or not; later losses count again."""
     equal = {"code": 1.0, "math": 1.0, "web": 1.0}
     policies: dict[str, Any] = {
-        "ado": lambda: pf.mixing.ADO(equal, warmup=5),
-        "excess": lambda: pf.mixing.ExcessLoss(equal),
+        "ado": lambda: ADO(equal, warmup=5),
+        "excess": lambda: ExcessLoss(equal),
         "fixed": lambda: pf.mixing.FixedSchedule({5: equal, 21: {"web": 1.0}}),
     }
 
@@ -374,10 +376,10 @@ def test_wrong_weights_of_a_policy_are_refused(datasets, weights):
 @pytest.mark.parametrize(
     "policy",
     [
-        pf.mixing.ADO({"wep": 1, "code": 1}),
-        pf.mixing.ExcessLoss({"wep": 1}),
+        ADO({"wep": 1, "code": 1}),
+        ExcessLoss({"wep": 1}),
         pf.mixing.FixedSchedule({5: {"wep": 1}}),
-        pf.mixing.ADO,
+        ADO,
     ],
 )
 def test_a_policy_of_other_datasets_is_refused_at_once(datasets, policy):
@@ -426,7 +428,7 @@ def test_wrong_arguments_are_refused(datasets):
     three: Any = 3
     text: Any = "a"
     weights: Any = {"web": 1}  # It has an update, too.
-    kind: Any = pf.mixing.ADO
+    kind: Any = ADO
 
     class Uncounted:
         def update(self, losses: Any) -> Any:

@@ -1,11 +1,17 @@
 """What the loops of a training under a policy share: data, model, what is kept."""
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import pagefeed as pf
 from job import LENGTH, Job
+
+sys.path.append(str(Path(__file__).resolve().parents[3] / "examples"))
+
+from policies.excess_loss import ExcessLoss
 
 job = Job()
 STEPS = job.options.get("steps", 12)
@@ -19,7 +25,7 @@ logs: list[dict[str, Any]] = []
 
 
 def policy() -> pf.mixing.Policy:
-    return pf.mixing.ExcessLoss(dict.fromkeys(NAMES, 8.0), rate=3.0, smoothing=0.05)
+    return ExcessLoss(dict.fromkeys(NAMES, 8.0), rate=3.0, smoothing=0.05)
 
 
 def loader(

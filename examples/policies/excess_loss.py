@@ -8,15 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed.core._base import check_number
-from pagefeed.errors import InvalidArgumentError
-from pagefeed.mixing.policy import (
-    LARGEST_LOSS,
-    Weights,
-    shares_of,
-    usable_losses,
-)
-from pagefeed.mixture import check_weights
+Weights = Mapping[str, float]
 
 __all__ = ["ExcessLoss"]
 
@@ -36,7 +28,7 @@ class ExcessLoss:
         smoothing: Share of equal weights.
 
     Raises:
-        InvalidArgumentError: If an argument cannot be right.
+        ValueError: If an argument cannot be right.
 
     Example:
         >>> policy = ExcessLoss({"web": 2.0, "code": 1.0}, smoothing=0)
@@ -53,25 +45,20 @@ class ExcessLoss:
         rate: float = 1.0,
         smoothing: float = 1e-3,
     ) -> None:
-        if not isinstance(reference, Mapping) or not reference:
-            raise InvalidArgumentError(
-                f"reference={reference!r:.60} must be a dict of losses by dataset"
+        given = dict.fromkeys(reference, 1.0) if prior is None else prior
+        if not reference or given.keys() != reference.keys():
+            raise ValueError(
+                f"prior names {sorted(given)}, reference {sorted(reference)}: give "
+                "both the same datasets"
             )
-        self._reference = {
-            name: check_number(
-                loss, f"reference[{name!r}]", least=-LARGEST_LOSS, most=LARGEST_LOSS
+        if min(given.values()) <= 0 or rate < 0 or not 0 <= smoothing <= 1:
+            raise ValueError(
+                f"prior={given} must be above 0, rate={rate} 0 or more, and "
+                f"smoothing={smoothing} between 0 and 1"
             )
-            for name, loss in reference.items()
-        }
-        self._rate = check_number(rate, "rate", least=0, most=LARGEST_LOSS)
-        self._smoothing = check_number(smoothing, "smoothing", least=0, most=1)
-        equal = dict.fromkeys(self._reference, 1.0)
-        self._weights = shares_of(equal if prior is None else prior, "prior")
-        if set(self._weights) != set(self._reference):
-            raise InvalidArgumentError(
-                f"prior names {sorted(self._weights)}, reference "
-                f"{sorted(self._reference)}: give both the same datasets"
-            )
+        self._reference, self._rate = dict(reference), rate
+        self._smoothing, total = smoothing, math.fsum(given.values())
+        self._weights = {name: weight / total for name, weight in given.items()}
         self._settings = {
             "reference": self._reference,
             "prior": dict(prior or {}),
@@ -102,7 +89,8 @@ class ExcessLoss:
 
         A dataset without a loss keeps its unnormalised weight.
         """
-        losses, names = usable_losses(step, losses), self._weights
+        del step
+        names = self._weights
         excess = [
             max(0.0, losses[name] - self._reference[name]) if name in losses else 0.0
             for name in names
@@ -128,7 +116,7 @@ class ExcessLoss:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from a state. Datasets added since begin with equal weights."""
         equal = 1 / len(self._weights)
-        loaded = {name: state["weights"].get(name, equal) for name in self._weights}
-        self._weights = check_weights(loaded, self._weights)
+        saved = state["weights"]
+        self._weights = {name: saved.get(name, equal) for name in self._weights}
         self._sums = {name: state["sums"].get(name, 0.0) for name in self._sums}
         self._num_updates = int(state["num_updates"])

@@ -8,10 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.core._base import check_number, check_whole
-from pagefeed.errors import InvalidArgumentError
-from pagefeed.mixing.policy import Weights, shares_of, usable_losses
-
 __all__ = ["ADO"]
 
 EXPONENTS = np.geomspace(0.02, 0.8, 48)
@@ -24,6 +20,7 @@ DIGITS = 6
 """Significant digits of a remembered number."""
 
 Floats = npt.NDArray[np.float64]
+Weights = Mapping[str, float]
 
 
 class ADO:
@@ -48,7 +45,7 @@ class ADO:
         least: Smallest weight of a dataset, as a share of 1.
 
     Raises:
-        InvalidArgumentError: If an argument cannot be right.
+        ValueError: If an argument cannot be right.
 
     Example:
         >>> policy = ADO({"web": 0.7, "code": 0.3}, warmup=0)
@@ -68,23 +65,23 @@ class ADO:
         smoothing: float = 0.1,
         least: float = 0.01,
     ) -> None:
-        self._prior = shares_of(prior, "prior")
-        self._warmup = check_whole(warmup, "warmup", least=0)
-        self._credit = check_number(credit, "credit", least=0, most=1)
-        self._memory = check_number(memory, "memory", least=0, most=1)
-        self._smoothing = check_number(smoothing, "smoothing", least=0, most=1)
-        self._least = check_number(least, "least", least=0, most=1)
-        if self._least * len(self._prior) > 1:
-            raise InvalidArgumentError(
-                f"least={least} of {len(self._prior)} datasets is more than all"
-            )
-        self._settings = {
+        if not prior or min(prior.values()) <= 0:
+            raise ValueError(f"prior={prior} must give each dataset a weight above 0")
+        fractions = {"credit": credit, "memory": memory, "smoothing": smoothing}
+        for name, value in fractions.items():
+            if not 0 <= value <= 1:
+                raise ValueError(f"{name}={value} must be between 0 and 1")
+        if not 0 <= least <= 1 / len(prior):
+            raise ValueError(f"least={least} of {len(prior)} datasets is more than all")
+        total = sum(prior.values())
+        self._prior = {name: weight / total for name, weight in prior.items()}
+        self._warmup, self._least = warmup, least
+        self._credit, self._memory, self._smoothing = credit, memory, smoothing
+        self._settings: dict[str, Any] = {
+            **fractions,
             "prior": dict(prior),
-            "warmup": self._warmup,
-            "credit": self._credit,
-            "memory": self._memory,
-            "smoothing": self._smoothing,
-            "least": self._least,
+            "warmup": warmup,
+            "least": least,
         }
         self._num_updates = 0
         self._last_step = 0
@@ -114,7 +111,6 @@ class ADO:
         self._numbers = _rounded([weights, recent, mean, delivered])
         if step <= self._warmup:
             return None
-        losses = usable_losses(step, losses)
         weights, recent, mean, delivered = self._numbers
         speeds: list[float | None] = []
         for (name, curve), count in zip(
