@@ -9,7 +9,12 @@ with that of the teacher beside it.
 
 import sys
 from itertools import islice
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 from torch import Tensor, nn
 
@@ -43,14 +48,39 @@ def loss_of(
     return mean
 
 
-folder = sys.argv[1]
+def write_rows(file: Path, rows: list[list[np.ndarray]], k: int) -> None:
+    """Write rows: tokens [n], and a teacher's ids and log-probabilities [n, k]."""
+    tokens, ids, logprobs = (
+        np.concatenate(column) for column in zip(*rows, strict=True)
+    )
+    starts = np.cumsum([0, *(len(row[0]) for row in rows)]).astype(np.int32)
+
+    def column(values: Any) -> Any:
+        return pa.ListArray.from_arrays(starts, values)
+
+    def wide(values: np.ndarray) -> Any:
+        return column(pa.FixedSizeListArray.from_arrays(values.ravel(), k))
+
+    table = pa.table(
+        {
+            "input_ids": column(tokens.astype(np.int32)),
+            "teacher_ids": wide(ids.astype(np.int32)),
+            "teacher_logprobs": wide(logprobs),
+        }
+    )
+    pq.write_table(table, file, row_group_size=100, use_dictionary=False)
+
+
+folder = Path(sys.argv[1])
+folder.mkdir(parents=True, exist_ok=True)
 torch.manual_seed(0)
 teacher, student = model(), model()
-with pf.TeacherWriter(folder, k=K, logprob_dtype="float32", group_size="64KiB") as out:
-    while out.num_rows < 800:
-        tokens = torch.randint(1, VOCABULARY, (100, 60))
-        lengths = torch.randint(5, 61, (100,))
-        out.append(tokens, *top_k(teacher, tokens), lengths=lengths.numpy())
+for part in range(8):
+    rows = []
+    for length in torch.randint(5, 61, (100,)).tolist():
+        tokens = torch.randint(1, VOCABULARY, (length,))
+        rows.append([each.numpy() for each in (tokens, *top_k(teacher, tokens))])
+    write_rows(folder / f"part-{part}.parquet", rows, K)
 
 data = pf.parquet(
     folder,

@@ -4,7 +4,6 @@ import contextlib
 import doctest
 import importlib
 import io
-import json
 import pkgutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -130,15 +129,8 @@ def of_attention(names: dict[str, Any]) -> dict[str, Any]:
 
 
 def of_extension(_names: dict[str, Any]) -> dict[str, Any]:
-    """Two tokenizers, one an extension of the other, and a checkpoint of the first."""
+    """Two tokenizers, one an extension of the other."""
     old = pf.Tokenizer("tokenizer.json")
-    shape = [old.vocab_size, 4]
-    size = 4 * old.vocab_size * 4
-    tensor = {"dtype": "F32", "shape": shape, "data_offsets": [0, size]}
-    head = json.dumps({"model.embed_tokens.weight": tensor}).encode()
-    Path("model.safetensors").write_bytes(
-        len(head).to_bytes(8, "little") + head + bytes(size)
-    )
     law = pf.parquet("law", column="text")
     pf.prepare.extend_tokenizer(old, law, "extended.json", new_tokens=8)
     return {"tok": old, "extended": pf.Tokenizer("extended.json")}

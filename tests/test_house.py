@@ -49,7 +49,6 @@ LOOKS = {
     "core/batches/formats.py": 2,
     "core/dataset/folders.py": 1,
     "images/feed.py": 3,
-    "prepare/teacher_rows.py": 3,
     "remote/credentials/program.py": 1,
     "remote/remote_storage.py": 1,
     "reports/diagnosis.py": 1,

@@ -38,7 +38,7 @@ _NAMES = {
     "infilling": ("Infill",),
     "mixture": ("Mixture", "Stage", "mix"),
     "parquet_files": ("parquet",),
-    "prepare": ("TeacherWriter", "convert", "tokenize"),
+    "prepare": ("convert", "tokenize"),
     "reports": (
         "diagnose",
         "doctor",
@@ -76,7 +76,7 @@ if _TYPE_CHECKING:  # The same names, for those who read types.
     from pagefeed.infilling import Infill
     from pagefeed.mixture import Mixture, Stage, mix
     from pagefeed.parquet_files import parquet
-    from pagefeed.prepare import TeacherWriter, convert, tokenize
+    from pagefeed.prepare import convert, tokenize
     from pagefeed.progress import Progress, show_progress
     from pagefeed.reports import (
         diagnose,
@@ -112,7 +112,6 @@ __all__ = [
     "Shuffle",
     "Stage",
     "StreamWriter",
-    "TeacherWriter",
     "TextLoader",
     "Tokenizer",
     "Windows",

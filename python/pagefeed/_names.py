@@ -23,7 +23,6 @@ CALLED = {
         "Mixture",
         "SequenceView",
         "StreamWriter",
-        "TeacherWriter",
         "Tokenizer",
     ),
     *("FlatDataset", "Learner", "MegatronDataset", "ParquetDataset", "StreamDataset"),

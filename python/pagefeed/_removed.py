@@ -11,8 +11,10 @@ __all__ = ["REMOVED", "refuse_removed", "refuse_removed_of"]
 
 REMOVED = {
     "reports.order_statistics": "`benchmarks/order_statistics` of the repository",
+    "TeacherWriter": "pyarrow, as docs/explanation/distillation.md shows",
     "mixing.ADO": "`examples/policies/ado.py` of the repository",
     "mixing.ExcessLoss": "`examples/policies/excess_loss.py` of the repository",
+    "tokenizer extend --checkpoint": "`pagefeed.prepare.extend_embeddings`",
     "verify --statistics": "`benchmarks/order_statistics` of the repository",
     "pagefeed bench": "`pagefeed doctor`, which measures the loader on this storage",
     "reports.bench_storage": "`doctor`, which measures the loader on this storage",

@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -211,38 +210,6 @@ def test_a_conversion_to_parquet(s3, bucket, tmp_path):
     assert tuple(read.files) == done.files
     with pytest.raises(InvalidArgumentError, match="is there already"):
         convert(url)
-
-
-def test_a_teacher_writes(s3, bucket, tmp_path):
-    tokens, ids = np.arange(40).reshape(8, 5), np.ones((8, 5, 2), np.int32)
-    url = f"s3://{bucket.name}/teacher"
-
-    def write(folder: Any, **more: Any) -> None:
-        for rows in (slice(0, 3), slice(3, 8)):  # Made anew, it goes on.
-            with pf.TeacherWriter(folder, k=2, **more) as out:
-                assert out.num_rows == rows.start
-                out.append(tokens[rows], ids[rows], -1.0 * ids[rows])
-
-    write(url, storage_options=s3.options)
-    write(tmp_path / "teacher")
-    assert contents(bucket / "teacher") == contents(tmp_path / "teacher")
-    read = pf.parquet(
-        url, column="input_ids", aligned=["teacher_ids"], storage_options=s3.options
-    )
-    assert [row["input_ids"] for row in read] == tokens.tolist()
-    first, last = (
-        pf.TeacherWriter(url, k=2, process=1, storage_options=s3.options)
-        for _ in range(2)
-    )
-    for out in (first, last):
-        out.append(tokens, ids, -1.0 * ids)
-    with pytest.raises(FileAccessError, match="was taken over by process"):
-        first.commit()
-    last.commit()
-    last.abandon()
-    with pytest.raises(FileAccessError, match="was taken over by"):
-        first.abandon()
-    assert len(pf.parquet(url, column="input_ids", storage_options=s3.options)) == 16
 
 
 def test_a_tokenizer_is_trained_extended_and_read(s3, bucket, tmp_path, capsys):

@@ -8,11 +8,9 @@ tokenizers.
 
 from pagefeed._names import name_as_imported
 from pagefeed.prepare.conversion import TOKEN_FORMATS, Conversion, convert
-from pagefeed.prepare.teacher import TeacherWriter
 from pagefeed.prepare.texts import FORMATS
 from pagefeed.prepare.tokenizing import Tokenized, tokenize
 from pagefeed.prepare.vocabulary import (
-    ExtendedEmbeddings,
     ExtendedTokenizer,
     NewToken,
     SampledSource,
@@ -27,11 +25,9 @@ __all__ = [
     "FORMATS",
     "TOKEN_FORMATS",
     "Conversion",
-    "ExtendedEmbeddings",
     "ExtendedTokenizer",
     "NewToken",
     "SampledSource",
-    "TeacherWriter",
     "TokenRate",
     "Tokenized",
     "TrainedTokenizer",

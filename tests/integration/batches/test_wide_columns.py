@@ -177,10 +177,20 @@ def test_tensors_have_the_type_of_the_numbers(tmp_path: Path):
 
 def test_the_budget_is_held(tmp_path: Path):
     rng, k = np.random.default_rng(0), 64
-    with pf.TeacherWriter(tmp_path, k=k, group_size="256KiB") as out:
-        for _ in range(20):
-            ids = rng.integers(0, 100_000, (8, 512, k)).astype(np.int32)
-            out.append(ids[..., 0], ids, -rng.random(ids.shape))
+    starts = np.arange(0, 160 * 512 + 1, 512, dtype=np.int32)
+    ids = rng.integers(0, 100_000, (160 * 512, k)).astype(np.int32)
+    values = {
+        "input_ids": pa.array(ids[:, 0]),
+        "teacher_ids": pa.FixedSizeListArray.from_arrays(ids.ravel(), k),
+        "teacher_logprobs": pa.FixedSizeListArray.from_arrays(
+            -rng.random(ids.size).astype(np.float16), k
+        ),
+    }
+    lists = {
+        name: pa.ListArray.from_arrays(starts, each) for name, each in values.items()
+    }
+    file = tmp_path / "a.parquet"
+    pq.write_table(pa.table(lists), file, row_group_size=1, use_dictionary=False)
     names = ["teacher_ids", "teacher_logprobs"]
     data = pf.parquet(tmp_path, column="input_ids", aligned=names)
     # A bundle of documents that are packed holds some 200 sequences.

@@ -66,23 +66,6 @@ def texts() -> Any:
     return pf.parquet("a.parquet", column="text")
 
 
-def mixture() -> Any:
-    data = pf.parquet("a.parquet", **COLUMN)
-    sequences = pf.Windows(2)
-    return pf.Loader(
-        pf.mix({"a": (data, 1.0)}, max_steps=2),
-        sequences=sequences,
-        batch_size=1,
-        rank=0,
-        world_size=1,
-    )
-
-
-def taught(path: Any, options: Any) -> None:
-    with pf.TeacherWriter(path, k=1, storage_options=options) as out:
-        out.append([[1]], [[[2]]], [[[-1.0]]])
-
-
 def extended(path: Any, options: Any) -> object:
     extend = pf.prepare.extend_tokenizer
     more: Any = {"new_tokens": 1, "min_gain": 1, "storage_options": options}
@@ -114,7 +97,6 @@ OUTPUTS = {
         ),
         buckets=True,
     ),
-    "TeacherWriter.folder": Output(taught, buckets=True),
     "StreamWriter.folder": Output(lambda path, _: pf.StreamWriter(path, dtype="u2")),
     "train_tokenizer.output": Output(
         lambda path, options: pf.prepare.train_tokenizer(
@@ -124,13 +106,6 @@ OUTPUTS = {
         is_file=True,
     ),
     "extend_tokenizer.output": Output(extended, buckets=True, is_file=True),
-    "extend_embeddings.output": Output(
-        lambda path, _: pf.prepare.extend_embeddings(
-            "a.safetensors", path, old=make_tokenizer(), new=make_tokenizer()
-        ),
-        is_file=True,
-        end=".safetensors",
-    ),
     "PageIndex.build.cache_dir": Output(
         lambda path, _: pf.PageIndex.build("a.parquet", **COLUMN, cache_dir=path)
     ),
@@ -290,12 +265,7 @@ def test_every_option_that_is_an_output_is_known():
     found = {(verb, name) for verb, table in tables() for name in OPTIONS & {*table}}
     with_cache = {verb for verb, name in found if name == "--cache-dir"}
     assert found - {(verb, "--cache-dir") for verb in with_cache} == {*VERBS}
-    read = {"--metrics", "--chat-template", "--state", "--compare", "--checkpoint"}
-    read |= {
-        "--tokenize",
-        "--tokenizer",
-        "--checkpoint-output",
-    }  # The latter is one of a function.
+    read = {"--chat-template", "--state", "--compare", "--tokenize", "--tokenizer"}
     for verb, table in tables():
         for name, given in table.items():
             if given.get("metavar") in ("FILE", "FOLDER") and name.startswith("-"):

@@ -74,10 +74,6 @@ def tokenized(**given: Any) -> object:
     return pf.tokenize(FILE, **(known | given))
 
 
-def writer(**given: Any) -> object:
-    return pf.TeacherWriter(**given_to({"folder": "teacher", "k": 2}, given))
-
-
 SEVERAL: dict[str, tuple[Call, list[str]]] = {
     "parquet": (
         data,
@@ -117,7 +113,6 @@ SEVERAL: dict[str, tuple[Call, list[str]]] = {
         ),
         ["column", "output", "storage_options", "shard_size", "eos"],
     ),
-    "TeacherWriter": (writer, ["folder", "k", "columns", "storage_options"]),
 }
 CASES = [(of, name) for of, (_, names) in SEVERAL.items() for name in names]
 

@@ -17,7 +17,6 @@ __all__ = [
     "joined_ranges",
     "looked_up",
     "narrow_difference",
-    "of_bfloat16",
     "ranges_between",
     "sorted_with_places",
     "to_bfloat16",
@@ -146,11 +145,6 @@ def to_bfloat16(numbers: npt.ArrayLike) -> npt.NDArray[np.uint16]:
     bits = values.view(np.uint32)
     rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
     return np.where(np.isnan(values), bits >> 16 | 0x40, rounded).astype("<u2")
-
-
-def of_bfloat16(bits: npt.NDArray[np.uint16]) -> npt.NDArray[np.float32]:
-    """Return bfloat16 numbers, given as their bits, as float32."""
-    return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
 Result = TypeVar("Result")

@@ -3,13 +3,10 @@
 ``sampling`` draws texts at random, balanced by their sources. ``training`` trains on
 them by the ``recipes``, and counts the tokens of held-out texts. ``segmentation``
 chooses tokens to add for a domain, ``appending`` adds them to each kind of tokenizer,
-and ``embeddings`` adds rows for them to ``checkpoints``.
+and ``embeddings`` adds rows for them to the tensors of a model.
 """
 
-from pagefeed.prepare.vocabulary.embeddings import (
-    ExtendedEmbeddings,
-    extend_embeddings,
-)
+from pagefeed.prepare.vocabulary.embeddings import extend_embeddings
 from pagefeed.prepare.vocabulary.extension import (
     ExtendedTokenizer,
     NewToken,
@@ -23,7 +20,6 @@ from pagefeed.prepare.vocabulary.training import (
 )
 
 __all__ = [
-    "ExtendedEmbeddings",
     "ExtendedTokenizer",
     "NewToken",
     "SampledSource",

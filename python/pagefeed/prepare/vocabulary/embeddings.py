@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pagefeed.core._base import check_columns, check_positive
-from pagefeed.core.storage import PathLike, local_path
-from pagefeed.errors import InvalidArgumentError
+from pagefeed.errors import InvalidArgumentError, UnsupportedError
 from pagefeed.prepare.vocabulary.appending import merges_of
-from pagefeed.prepare.vocabulary.checkpoints import (
-    TensorFacts,
-    check_output,
-    open_checkpoint,
-)
 from pagefeed.prepare.vocabulary.recipes import library
-from pagefeed.remote import checked_output
 from pagefeed.tokenizer import Tokenizer
 
-__all__ = ["ExtendedEmbeddings", "extend_embeddings", "pieces_of"]
+__all__ = ["extend_embeddings", "pieces_of"]
 
 Rows = npt.NDArray[np.floating[Any]]
 
@@ -36,80 +28,90 @@ NAMES = (
 """Ends of the names of embeddings and of heads, as models have them."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ExtendedEmbeddings:
-    """Result of extending the embeddings of a checkpoint."""
-
-    path: str
-    """The new checkpoint."""
-    tensors: tuple[str, ...]
-    """Names of the tensors with new rows: embeddings and head, once if they are tied.
-    """
-    num_new: int
-    """New rows, which are means of old ones."""
-    num_rows: int
-    """Rows of each tensor after the change."""
-
-
 def extend_embeddings(
-    checkpoint: PathLike,
-    output: PathLike,
+    state: Mapping[str, Any],
     *,
     old: Tokenizer,
     new: Tokenizer,
     tensors: Iterable[str] | None = None,
     multiple_of: int = 1,
-) -> ExtendedEmbeddings:
-    """Give a checkpoint rows for the tokens that a tokenizer was extended by.
+) -> dict[str, Any]:
+    """Give a model's tensors rows for the tokens that a tokenizer was extended by.
 
     The row of a new token is the mean of the rows of the old tokens that it replaces,
-    in the input embedding and in the head. All other tensors are copied as they are;
-    states of optimizers are not looked at.
+    in the input embedding and in the head. Tied tensors stay tied, and all others are
+    returned as they are.
 
     Args:
-        checkpoint: A file of safetensors, or of torch; for a model in several files of
-            safetensors its ``model.safetensors.index.json``.
-        output: Path of the new checkpoint, of the same kind. It appears when it is
-            complete. For an index, a path in another folder, which gets all files.
-        old: The tokenizer of the checkpoint.
+        state: Tensors of torch or NumPy by name: ``model.state_dict()``, or what
+            ``safetensors.torch.load_file`` returns.
+        old: The tokenizer of the model.
         new: The tokenizer that :func:`extend_tokenizer` made of it.
         tensors: Names of the tensors to extend. By default those with the usual names
             of embeddings and heads.
         multiple_of: Rows are padded to a multiple of this, with zeros.
 
     Returns:
-        What was changed.
+        The tensors by name, in the same order.
 
     Raises:
         InvalidArgumentError: If the tokenizers do not belong together, a tensor does
             not exist or has fewer rows than there are tokens, or no tensor has a usual
             name.
         UnsupportedError: If a tensor is not of floats of 16, 32 or 64 bits.
-        CorruptFileError: If the file is not what its name says.
-        MissingDependencyError: If a torch checkpoint is given without torch.
 
     Example:
-        >>> extend_embeddings(  # doctest: +SKIP
-        ...     "model.safetensors", "law.safetensors", old=tok, new=extended
-        ... )
+        >>> weights = {"embed_tokens.weight": np.zeros((tok.vocab_size, 4), np.float32)}
+        >>> more = extend_embeddings(weights, old=tok, new=extended)
+        >>> more["embed_tokens.weight"].shape == (extended.vocab_size, 4)
+        True
     """
-    given = local_path(checkpoint, "checkpoint")
-    path = checked_output(output, None, "output", buckets=False)
-    check_output(given, path)
+    if not isinstance(state, Mapping):
+        raise InvalidArgumentError(
+            f"state={state!r:.60} must be a dict of tensors by name: open a file with "
+            "safetensors.torch.load_file, a model with transformers"
+        )
     pieces = pieces_of(old, new)
     rounding = check_positive(multiple_of, "multiple_of")
-    opened = open_checkpoint(given)
-    names = _names(opened.tensors, tensors, old.vocab_size, given)
-    most = max(opened.tensors[name].shape[0] for name in names)
+    names = _names(state, tensors, old.vocab_size)
+    most = max(int(state[name].shape[0]) for name in names)
     num_rows = -(-max(most, new.vocab_size) // rounding) * rounding
+    # Tied tensors are at one address.
+    extended: dict[tuple[int, ...], Any] = {}
+    changed = {}
+    for name in names:
+        values = state[name]
+        is_array = isinstance(values, np.ndarray)
+        address = values.ctypes.data if is_array else values.data_ptr()
+        key = (address, *values.shape)
+        if key not in extended:
+            extended[key] = _extended(name, values, pieces, num_rows)
+        changed[name] = extended[key]
+    return dict(state) | changed
 
-    def extended(values: Rows) -> Rows:
+
+def _extended(
+    name: str, values: Any, pieces: dict[int, Sequence[int]], num_rows: int
+) -> Any:
+    """Return a tensor with new rows, of the same library and type."""
+    if not _is_float(values):
+        raise UnsupportedError(
+            f"{name!r} is {values.dtype}: rows can be the mean of others in floats of "
+            "16, 32 and 64 bits"
+        )
+    if isinstance(values, np.ndarray):
         return with_means(values, pieces, num_rows)
+    import torch
 
-    opened.write(path, names, extended)
-    return ExtendedEmbeddings(
-        path=path, tensors=tuple(names), num_new=len(pieces), num_rows=num_rows
-    )
+    wide = values.float() if values.dtype == torch.bfloat16 else values
+    rows = with_means(wide.detach().cpu().numpy(), pieces, num_rows)
+    return torch.from_numpy(rows).to(values.dtype)
+
+
+def _is_float(values: Any) -> bool:
+    if isinstance(values, np.ndarray):
+        return values.dtype.kind == "f"
+    return bool(values.is_floating_point()) and values.itemsize >= 2
 
 
 def with_means(values: Rows, pieces: dict[int, Sequence[int]], num_rows: int) -> Rows:
@@ -170,31 +172,31 @@ def _ids(model: dict[str, Any]) -> dict[str, int]:
 
 
 def _names(
-    facts: dict[str, TensorFacts],
-    tensors: Iterable[str] | None,
-    vocab_size: int,
-    path: str,
+    state: Mapping[str, Any], tensors: Iterable[str] | None, vocab_size: int
 ) -> list[str]:
     if tensors is None:
-        names = [name for name in facts if name.endswith(NAMES)]
         # Other layers may end alike; what has a row for each token is meant.
-        names = [name for name in names if facts[name].shape[0] >= vocab_size]
+        names = [
+            name
+            for name, values in state.items()
+            if name.endswith(NAMES) and values.shape[:1] >= (vocab_size,)
+        ]
         if not names:
             raise InvalidArgumentError(
-                f"{path}: no tensor with {vocab_size:,} rows or more is called as an "
-                f"embedding or head: name them, tensors=[...]; it has {[*facts][:8]}"
+                f"no tensor with {vocab_size:,} rows or more is called as an embedding "
+                f"or head: name them, tensors=[...]; there are {[*state][:8]}"
             )
         return names
     names = list(check_columns(tensors, "tensors"))
     for name in names:
-        if name not in facts:
+        if name not in state:
             raise InvalidArgumentError(
-                f"{path} has no tensor {name!r}; it has {[*facts][:8]}"
+                f"there is no tensor {name!r}; there are {[*state][:8]}"
             )
-        if not facts[name].shape or facts[name].shape[0] < vocab_size:
+        shape = tuple(state[name].shape)
+        if shape[:1] < (vocab_size,):
             raise InvalidArgumentError(
-                f"{path}: {name!r} has the shape {list(facts[name].shape)}, and the "
-                f"tokenizer {vocab_size:,} tokens: name tensors with a row for each "
-                "token"
+                f"{name!r} has the shape {list(shape)}, and the tokenizer "
+                f"{vocab_size:,} tokens: name tensors with a row for each token"
             )
     return names
