@@ -37,7 +37,6 @@ USES = {
     "growth": {"mixture", "parquet_files"},
     "images": {"parquet_files", "remote", "tokenizer"},
     "integrations": {
-        "aligned",
         "launch",
         "metrics",
         "mixing",
