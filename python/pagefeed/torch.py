@@ -9,16 +9,21 @@ from __future__ import annotations
 import json
 import secrets
 import sys
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from multiprocessing.context import get_spawning_popen
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 from weakref import WeakValueDictionary
 
 from pagefeed.core.any_loader import AnyLoader, share
-from pagefeed.core.batches import Batch, RunView
+from pagefeed.core.batches import Batch, BatchIterator, RunView
 from pagefeed.core.run import MAX_STATE_BYTES, LoaderState
-from pagefeed.errors import InvalidArgumentError, MissingDependencyError
+from pagefeed.errors import (
+    CancelledError,
+    InvalidArgumentError,
+    MissingDependencyError,
+)
 from pagefeed.integrations import (
     Leaf,
     check_isolation,
@@ -31,6 +36,7 @@ from pagefeed.integrations import (
 
 try:
     import torch
+    from torch._utils import ExceptionWrapper
     from torch.utils.data import IterableDataset, get_worker_info
     from torch.utils.data._utils.worker import _IterableDatasetStopIteration
 except ImportError as error:
@@ -70,12 +76,30 @@ class _Notice:
         self._used_by_workers = _shared(1, torch.int64)
         self._over = _shared(1, torch.int64)
         self._num_seen = 0  # Each process has its own.
+        self.failed: set[int] = set()
+        """Steps that errors of the running workers name; they pass over these."""
+        self._keeps_workers = False
 
     def moved(self, state: LoaderState) -> None:
         """Let worker processes know the position that the loader was moved to."""
         self._write(state, int(self._serial.item()) + 1)
-        self._used_by_workers.fill_(0)
+        if not self._keeps_workers:
+            self.failed.clear()
+            self._used_by_workers.fill_(0)
+        self._keeps_workers = False
         self._over.fill_(0)
+
+    def check_change(self, call: str, steps: Iterable[int]) -> None:
+        """Raise if workers iterate, unless they pass over these steps by themselves."""
+        if not self._used_by_workers.item():
+            return
+        self._keeps_workers = bool(self.failed) and self.failed.issuperset(steps)
+        if not self._keeps_workers:
+            raise InvalidArgumentError(
+                f"{call}: worker processes of a DataLoader iterate, and have planned "
+                f"their steps: call {call} before the loop, or leave the loop, and "
+                "call seek(steps taken) of the loader first; or use num_workers=0"
+            )
 
     def loaded(self, again: LoaderState, *, is_over: bool) -> None:
         """Publish, from a worker, the iteration that all workers have loaded.
@@ -135,27 +159,34 @@ class LoaderDataset(IterableDataset[Batch]):
         self._notice = _Notice()
         self._is_worker = False
         self._num_begun = 0
+        self._steps: _WorkerSteps | None = None
+        """The steps that this worker yields, or yielded last."""
         self._again: Any = None
         """State at which this worker begins again after a loop that was left early."""
         self._ended: tuple[Hashable, set[int]] = None, set()
-        self._name = ""
+        self.is_over = False
+        """Whether all workers ended, of the iteration that one ended last."""
+        self._name = secrets.token_hex(8)
         self._follow()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle a loader that begins where the next iteration would."""
+        """Pickle a loader that begins where the next iteration would.
+
+        Only what is sent to a process shares the notice, so that it may be a worker.
+        """
         state = self.__dict__ | {"loader": share(self.loader, 1)}
-        return state if get_spawning_popen() else state | {"_name": ""}
+        return state if get_spawning_popen() else state | {"_notice": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Follow the moves of the copied loader."""
         self.__dict__.update(state)
+        if self._notice is None:
+            self._notice, self._name = _Notice(), secrets.token_hex(8)
         self._follow()
 
     def _follow(self) -> None:
         self.loader.view().listener = self._notice
-        if not self._name:  # Else this is in a worker, the original elsewhere.
-            self._name = secrets.token_hex(8)
-            _DATASETS[self._name] = self
+        _DATASETS[self._name] = self
 
     def __iter__(self) -> Iterator[Batch]:
         """Yield all steps, or in a worker process every ``num_workers``-th.
@@ -165,7 +196,8 @@ class LoaderDataset(IterableDataset[Batch]):
                 or make batches of them.
         """
         check_readers(self.loader)
-        if sys._getframe(1).f_locals.get("auto_collation"):  # noqa: SLF001 - torch's
+        caller = sys._getframe(1).f_locals  # noqa: SLF001 - torch's, or a wrapper's
+        if caller.get("auto_collation"):
             raise InvalidArgumentError(
                 "these are whole batches, of which a DataLoader with a batch_size "
                 "would make batches again: DataLoader(as_dataset(loader), "
@@ -176,44 +208,62 @@ class LoaderDataset(IterableDataset[Batch]):
         if worker is None:
             self._notice.started_here()
             return iter(self.loader)
-        # What rows of bytes come as, which a queue of processes would refuse.
-        ForkingPickler.register(memoryview, _as_bytes)
-        ForkingPickler.register(_IterableDatasetStopIteration, self._end)
+        _register_reducers()
         self._become(worker.num_workers)
         session, news = self.loader.view(), self._notice.news()
+        last, is_direct = self._steps, "auto_collation" in caller
         if news is not None:
             self.loader.load_state_dict(news)
-        elif self._again is not None:
-            session.resume(self._again)
+        elif last is None or is_direct or not last.is_passed:
+            if self._again is not None:
+                session.resume(self._again)
+        else:
+            return self._worker_steps(worker)  # A wrapper's next pass in its loop.
         again = _again(session)
         if (news or self._again) and self._notice.is_over(again):
-            session.resume(self.loader.view().run.after(again))
-        self._num_begun += 1
+            session.resume(session.run.after(again))
         self._again = _again(session)
-        return session.iterate(worker=worker.id, num_workers=worker.num_workers)
+        return self._worker_steps(worker)
+
+    def _worker_steps(self, worker: Any) -> _WorkerSteps:
+        """Begin an iteration of this worker."""
+        session = self.loader.view()
+        self._num_begun += 1
+        _ITERATED[self._name] = self
+        steps = session.iterate(worker=worker.id, num_workers=worker.num_workers)
+        self._steps = _WorkerSteps(self, steps)
+        return self._steps
 
     def _become(self, num_workers: int) -> None:
         """Make this, in a worker, its own share of the loader, for all its epochs."""
         if not self._is_worker:
             self.loader, self._is_worker = share(self.loader, num_workers), True
 
-    def _end(self, stop: Any) -> tuple[Callable[..., _End], tuple[Any, ...]]:
-        """Return, for pickle, the message that this worker has no more steps."""
-        worker: Any = get_worker_info()
-        # The same in all workers of an iteration, and in those of no other.
+    def take_end(self, worker: Any) -> tuple[Any, ...] | None:
+        """Return what the main process learns at the end of a loop of this worker.
+
+        None if a wrapper ended before this dataset did.
+        """
+        steps = self._steps
+        if steps is None or not steps.has_ended:
+            return None
+        steps.is_passed = False
+        # Equal in all workers of an iteration, and in those of no other.
         iteration = worker.seed - worker.id, self._num_begun
         state = self.loader.view().position.now.to_dict()
-        return _End, (self._name, stop.worker_id, iteration, worker.num_workers, state)
+        return self._name, worker.id, iteration, worker.num_workers, state
 
     def ended(
         self, worker: int, iteration: Hashable, num_workers: int, state: dict[str, Any]
     ) -> None:
-        """Go on to the next epoch when all workers have ended an iteration."""
-        if self._ended[0] != iteration:
+        """Move to the next epoch when all workers have ended an iteration."""
+        if self._ended[0] != iteration or worker in self._ended[1]:
             self._ended = iteration, set()
         self._ended[1].add(worker)
-        if len(self._ended[1]) == num_workers:
-            self.loader.view().resume(LoaderState.from_dict(state))
+        self.is_over = len(self._ended[1]) == num_workers
+        if self.is_over:
+            view = self.loader.view()
+            view.resume(type(view.position.now).from_dict(state))
 
     def __len__(self) -> int:
         """Return the steps of an iteration."""
@@ -255,6 +305,108 @@ _DATASETS: WeakValueDictionary[str, LoaderDataset] = WeakValueDictionary()
 """Datasets of this process, by the names that their workers know."""
 
 
+_ITERATED: WeakValueDictionary[str, LoaderDataset] = WeakValueDictionary()
+"""Datasets that this worker iterates, by name."""
+
+_FAILURES: deque[tuple[LoaderDataset, int, Exception]] = deque(maxlen=64)
+"""Errors of this worker's steps that torch may be about to send."""
+
+
+class _WorkerSteps(Iterator[Batch]):
+    """The steps of one worker.
+
+    A step that raises counts as taken, for the error was delivered in its place: tried
+    again, it would change places with the steps of the other workers.
+    """
+
+    def __init__(self, dataset: LoaderDataset, steps: BatchIterator) -> None:
+        self._dataset, self._steps = dataset, steps
+        self.has_ended = False
+        self.is_passed = False
+        """Whether it ended, and the loop of its worker goes on."""
+
+    def __next__(self) -> Batch:
+        """Return the batch of the worker's next step."""
+        step = self._dataset.loader.view().position.now.step
+        try:
+            return next(self._steps)
+        except StopIteration:
+            self.has_ended = self.is_passed = True
+            raise
+        except CancelledError:
+            raise
+        except Exception as error:
+            _FAILURES.append((self._dataset, step, error))
+            self._steps.pass_over()
+            raise
+
+
+def _register_reducers() -> None:
+    """Say how a worker pickles what it sends, besides batches, to the main process."""
+    # What rows of bytes come as, which a queue of processes would refuse.
+    ForkingPickler.register(memoryview, _as_bytes)
+    ForkingPickler.register(_IterableDatasetStopIteration, _as_end)
+    ForkingPickler.register(ExceptionWrapper, _as_failure)
+
+
+def _as_end(stop: Any) -> tuple[Callable[..., _End], tuple[Any, ...]]:
+    """Pickle the message that a worker has no more steps, with its datasets' ends."""
+    worker = get_worker_info()
+    ends = [dataset.take_end(worker) for dataset in _ITERATED.values()]
+    return _End, (stop.worker_id, [end for end in ends if end is not None])
+
+
+def _as_failure(wrapper: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """Pickle the error of a step with its attributes, which torch would leave out."""
+    name, step, attributes = "", -1, {}
+    while _FAILURES:
+        dataset, step, error = _FAILURES.popleft()
+        if type(error) is wrapper.exc_type and str(error) in wrapper.exc_msg:
+            name, attributes = dataset._name, vars(error)  # noqa: SLF001 - of one module
+            break
+    plain = {name: attributes[name] for name in attributes if name != "__notes__"}
+    return _failure, (
+        wrapper.exc_type,
+        wrapper.exc_msg,
+        wrapper.where,
+        name,
+        step,
+        plain,
+    )
+
+
+def _failure(
+    kind: type[Exception], message: str, where: str, *told: Any
+) -> ExceptionWrapper:
+    """Return torch's wrapper of an error, which raises it with its attributes."""
+    wrapper = ExceptionWrapper.__new__(ExceptionWrapper)
+    wrapper.exc_type, wrapper.exc_msg, wrapper.where = kind, message, where
+    if told[0]:
+        wrapper.exc_type = _Failure(kind, *told)
+    return wrapper
+
+
+class _Failure:
+    """Stands for the class of a worker's error; torch calls it with the message."""
+
+    def __init__(
+        self, kind: type[Exception], name: str, step: int, attributes: dict[str, Any]
+    ) -> None:
+        self.__name__ = kind.__name__
+        self._kind, self._name = kind, name
+        self._step, self._attributes = step, attributes
+
+    def __call__(self, message: str) -> Exception:
+        """Return the error; the dataset notes the steps that it names."""
+        error = self._kind(message)
+        vars(error).update(self._attributes)
+        dataset = _DATASETS.get(self._name)
+        if dataset is not None:
+            steps = {self._step, *self._attributes.get("steps", ())}
+            dataset._notice.failed |= steps  # noqa: SLF001 - of one module
+        return error
+
+
 class _End(_IterableDatasetStopIteration):
     """Signals a ``DataLoader`` that a worker has no more steps.
 
@@ -264,18 +416,40 @@ class _End(_IterableDatasetStopIteration):
 
     _told: list[Any]
 
-    def __init__(self, *told: Any) -> None:
-        object.__setattr__(self, "_told", list(told))
+    def __init__(self, worker: int, ends: list[Any]) -> None:
+        object.__setattr__(self, "_told", [worker, ends])
 
     @property
     def worker_id(self) -> int:
-        """Number of the worker; reading it counts the end."""
-        name, worker, *end = self._told
-        self._told[0] = ""
-        dataset = _DATASETS.get(name)
-        if dataset is not None:
-            dataset.ended(worker, *end)
+        """Number of the worker; the first reading counts the end."""
+        worker, ends = self._told
+        found = [(_DATASETS.get(name), end) for name, *end in ends]
+        for dataset, end in found:
+            if dataset is not None and end:
+                dataset.ended(*end)
+        self._told[1] = [(name,) for name, *_ in ends]
+        if any(dataset is not None and dataset.is_over for dataset, _ in found):
+            _snapshot_end(worker, sys._getframe(1).f_locals)  # noqa: SLF001 - torch's
         return int(worker)
+
+
+def _snapshot_end(worker: int, caller: Mapping[str, Any]) -> None:
+    """Let a ``StatefulDataLoader`` know the state of all workers at their end.
+
+    It keeps their states every ``snapshot_every_n_steps``, of which the end need not be
+    one: a loaded state would go back to the one before, and not know of the end.
+    """
+    loop, state = caller.get("self"), caller.get("state_dict")
+    if state is None or not hasattr(loop, "_update_snapshot"):
+        return
+    loop._update_worker_snapshot(loop._worker_key(worker), state)  # noqa: SLF001
+    loop._update_snapshot(  # noqa: SLF001
+        loop._num_yielded,  # noqa: SLF001
+        loop._last_yielded_worker_id,  # noqa: SLF001
+        loop._num_workers,  # noqa: SLF001
+        loop._get_main_state(),  # noqa: SLF001
+        loop._worker_snapshots,  # noqa: SLF001
+    )
 
 
 def _as_bytes(view: memoryview) -> tuple[Callable[[bytes], memoryview], tuple[bytes]]:
@@ -305,6 +479,11 @@ def as_dataset(loader: AnyLoader) -> LoaderDataset:
     A worker cannot tell whether the others have steps left. So a state that several
     workers saved inside the loop, after its last step, first gives an empty loop, and
     then the next epoch.
+
+    While workers run, ``seek``, ``set_epoch`` and ``load_state_dict`` of the loader say
+    where the next loop begins. ``skip`` is refused, except for the steps of a worker's
+    error. A worker does not try a step again that raised: the next step follows.
+    A dataset of your own around this one ends an epoch only if this one ended.
 
     Example:
         >>> from torch.utils.data import DataLoader  # doctest: +SKIP

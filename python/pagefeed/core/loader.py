@@ -373,11 +373,19 @@ class Loader(AnyLoader):
             steps: Numbers of coming steps, such as ``range(1190, 1210)``.
 
         Raises:
-            InvalidArgumentError: If a step was taken already or does not exist, or
-                there are more separate ranges of steps than a small state can hold.
+            InvalidArgumentError: If no step is given, a step was taken already or does
+                not exist, there are more separate ranges of steps than a small state
+                can hold, or worker processes of a ``DataLoader`` iterate.
         """
+        steps = [*steps]
+        if not steps:
+            raise InvalidArgumentError(
+                "skip() got no steps, and would change nothing: give numbers of coming "
+                "steps. An error that names none (error.steps is empty) is not of data"
+            )
         with self._session.lock:
             session, run = self._session, self._session.run
+            session.check_change("skip()", steps)
             now = session.position.now
             session.go_on(now.skipping(run.at(now).route, steps), is_new=False)
 

@@ -157,9 +157,17 @@ class Delivery:
         self._gather = gather
         self._checkpoint: str | None = None
         self._is_logged = True
-        self._session = loader.view()
         self._session.is_adapted = True
         self._beginning = self._session.position.next
+
+    @property
+    def _session(self) -> Any:
+        return self.loader.view()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Adapt the copied loader, too."""
+        self.__dict__.update(state)
+        self._session.is_adapted = True
 
     def begin_run(self, checkpoint: str | None = None) -> None:
         """Begin a run, and check that all ranks agree. Call it on all of them.

@@ -46,7 +46,7 @@ class TextState:
         return {**VERSIONS, **asdict(self), "lanes": text}
 
     @classmethod
-    def of(cls, states: object) -> TextState:
+    def from_dict(cls, states: object) -> TextState:
         """Read the result of :meth:`to_dict`, of one rank or of all ranks.
 
         Raises:

@@ -258,7 +258,7 @@ class TextView(AnyView):
             StateMismatchError: If it belongs to another run, or lacks lanes.
         """
         with self.lock:
-            self.resume(TextState.of(state))
+            self.resume(TextState.from_dict(state))
 
     def resume(self, state: TextState) -> None:
         """Continue at a state."""

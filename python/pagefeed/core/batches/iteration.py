@@ -63,6 +63,11 @@ class StepIterator(BatchIterator):
         super().__init__(session)
         self.worker, self.num_workers = worker, num_workers
 
+    def pass_over(self) -> None:
+        """Count the step that raised last as taken; plan again from the next one."""
+        if self.iteration is not None and not self.iteration.is_finished:
+            self.iteration.cursor.num_taken += 1
+
     def close(self) -> None:
         """Stop like a generator: drop batches that were planned and not taken."""
         with self.session.lock:

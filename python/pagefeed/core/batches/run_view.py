@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from pagefeed.core._base import Facts
@@ -25,6 +25,9 @@ class MoveListener(Protocol):
 
     def check_state(self) -> None:
         """Raise if the loader's own position is not that of its consumer."""
+
+    def check_change(self, call: str, steps: Iterable[int]) -> None:
+        """Raise if a call that changes coming steps would not reach the consumer."""
 
 
 class AnyView(Locked, ABC):
@@ -149,6 +152,11 @@ class AnyView(Locked, ABC):
         if self.listener is not None:
             self.listener.check_state()
 
+    def check_change(self, call: str, steps: Iterable[int] = ()) -> None:
+        """Raise if other processes iterate, which do not hear of a change of steps."""
+        if self.listener is not None:
+            self.listener.check_change(call, steps)
+
     def tell(self) -> None:
         """Call the listener with the position at which the next iteration begins."""
         if self.listener is not None:
@@ -182,6 +190,9 @@ class BatchIterator(Iterator[Batch]):
     def __init__(self, session: AnyView) -> None:
         self.session = session
         self._has_ended = False
+
+    def pass_over(self) -> None:
+        """Count the step that raised last as taken; the next step follows."""
 
     def __next__(self) -> Batch:
         """Return the batch of the next step."""

@@ -1,0 +1,267 @@
+"""Worker processes of a DataLoader: which step comes next, whatever was done before."""
+
+import copy
+import inspect
+import pickle
+import random
+from itertools import islice
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import pagefeed as pf
+from made.numbered import first_tokens, numbered_loader
+from pagefeed.errors import CorruptFileError, InvalidArgumentError, PagefeedError
+
+torch = pytest.importorskip("torch", reason="the extra torch is not installed")
+stateful = pytest.importorskip(
+    "torchdata.stateful_dataloader", reason="torchdata is not installed"
+)
+
+from torch.utils.data import (  # noqa: E402 - torch may be absent
+    ChainDataset,
+    DataLoader,
+    IterableDataset,
+)
+
+from pagefeed.torch import as_dataset  # noqa: E402 - likewise
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork"),
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+    pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),
+    pytest.mark.filterwarnings("ignore:set_epoch.* goes back"),
+]
+
+STEPS = 9
+
+
+def make_loader(folder, **options):
+    return numbered_loader(folder, batch_size=60, format="torch", **options)
+
+
+@pytest.fixture(scope="module")
+def epochs(folder):
+    loader = make_loader(folder)
+    return [[first_tokens(batch) for batch in loader] for _ in range(6)]
+
+
+def feed(dataset, num_workers=2, kind=DataLoader, method="fork", **options):
+    return kind(
+        dataset,
+        batch_size=None,
+        num_workers=num_workers,
+        multiprocessing_context=method,
+        **options,
+    )
+
+
+def steps_of(batches):
+    return [first_tokens(batch) for batch in batches]
+
+
+class Model:
+    """What a dataset delivers next: a step of an epoch."""
+
+    def __init__(self, epochs):
+        self.epochs, self.epoch, self.step = epochs, 0, 0
+
+    def rest(self):
+        return self.epochs[self.epoch][self.step :]
+
+    def end(self):
+        self.epoch, self.step = self.epoch + 1, 0
+
+
+def run_randomly(folder, epochs, seed):
+    """Do at random what users do, and compare each loop with the model."""
+    draw = random.Random(seed)
+    model, dataset = Model(epochs), as_dataset(make_loader(folder))
+    workers = draw.choice([1, 2, 3])
+    options = {"persistent_workers": draw.random() < 0.5}
+    every = draw.choice([1, 2, 4, 5, 9, 100])
+    kind = stateful.StatefulDataLoader if draw.random() < 0.5 else DataLoader
+    if kind is not DataLoader:
+        options["snapshot_every_n_steps"] = every
+    batches = feed(dataset, workers, kind, **options)
+    done = [f"{kind.__name__}, {workers} workers, {options}"]
+    for _ in range(6):
+        if model.epoch > 3:
+            dataset.set_epoch(0)
+            model.epoch, model.step = 0, 0
+        what = draw.choice(["loop", "loop", "leave", "epoch", "seek", "copy", "save"])
+        done.append(what)
+        if what == "loop":
+            assert steps_of(batches) == model.rest(), done
+            model.end()
+        elif what == "leave":
+            taken = draw.randint(1, max(1, len(model.rest()) - 1))
+            assert steps_of(islice(batches, taken)) == model.rest()[:taken], done
+        elif what == "epoch":
+            model.epoch, model.step = draw.randint(0, 2), 0
+            dataset.set_epoch(model.epoch)
+            dataset.loader.seek(0)
+        elif what == "seek":
+            model.step = draw.randint(0, STEPS - 1)
+            dataset.loader.seek(model.step)
+        elif what == "copy":
+            twin = draw.choice([copy.copy, copy.deepcopy, repickled])
+            dataset = twin(dataset)
+            batches = feed(dataset, workers, kind, **options)
+        elif kind is not DataLoader and model.step == 0:
+            taken = draw.randint(1, STEPS)
+            head = model.rest()[:taken]
+            assert steps_of(islice(batches, taken)) == head, done
+            state = batches.state_dict()
+            dataset = as_dataset(make_loader(folder))
+            batches = feed(dataset, workers, kind, **options)
+            batches.load_state_dict(state)
+            model.step = taken
+            got = steps_of(batches)
+            if taken == STEPS and not got:  # Saved inside of a loop, after its last.
+                got = steps_of(batches)
+                model.end()
+            elif taken == STEPS:
+                model.end()
+            assert got == model.rest(), [*done, taken]
+            model.end()
+
+
+def repickled(dataset):
+    return pickle.loads(pickle.dumps(dataset))
+
+
+def test_loops_copies_moves_and_states_in_any_order(folder, epochs):
+    for seed in range(8):
+        run_randomly(folder, epochs, seed)
+
+
+def test_a_state_saved_after_the_loop_is_of_the_next_epoch(folder, epochs):
+    """Also where the end is none of the steps at which workers' states are kept."""
+    for workers, every in ((1, 2), (2, 4), (2, 100)):
+        options = {"kind": stateful.StatefulDataLoader, "snapshot_every_n_steps": every}
+        first = feed(as_dataset(make_loader(folder)), workers, **options)
+        assert steps_of(first) == epochs[0]
+        second = feed(as_dataset(make_loader(folder)), workers, **options)
+        second.load_state_dict(first.state_dict())
+        assert steps_of(second) == epochs[1], (workers, every)
+
+
+class Passes(IterableDataset):
+    """Some passes of a dataset in each loop."""
+
+    def __init__(self, dataset, number):
+        self.dataset, self.number = dataset, number
+
+    def __iter__(self):
+        for _ in range(self.number):
+            yield from self.dataset
+
+
+class First(Passes):
+    """The first steps of a dataset."""
+
+    def __iter__(self):
+        for number, batch in enumerate(self.dataset):
+            if number == self.number:
+                return
+            yield batch
+
+
+def test_several_datasets_have_their_epochs_each(folder, epochs):
+    for persistent in (False, True):
+        both = ChainDataset([as_dataset(make_loader(folder)) for _ in range(2)])
+        batches = feed(both, persistent_workers=persistent)
+        for epoch in range(2):
+            got = steps_of(batches)
+            for step in epochs[epoch]:
+                assert got.count(step) == 2
+
+
+def test_several_passes_in_a_loop_are_several_epochs(folder, epochs):
+    got = steps_of(feed(Passes(as_dataset(make_loader(folder)), 2)))
+    assert sorted(got) == sorted(epochs[0] + epochs[1])
+
+
+def test_a_wrapper_that_ends_early_loses_no_step(folder, epochs):
+    for persistent in (False, True):
+        dataset = First(as_dataset(make_loader(folder)), 2)
+        batches = feed(dataset, persistent_workers=persistent)
+        for _ in range(2):
+            assert sorted(steps_of(batches)) == sorted(epochs[0][:4])
+
+
+@pytest.fixture
+def damaged(tmp_path):
+    """A file of 200 rows in order, a page of which is damaged: steps 20 to 23."""
+    path = tmp_path / "damaged.parquet"
+    rows = pa.array([[n] for n in range(200)], pa.list_(pa.int32()))
+    pq.write_table(
+        pa.table({"input_ids": rows}),
+        path,
+        row_group_size=16,
+        compression="none",
+        use_dictionary=False,
+        write_page_checksum=True,
+        write_page_index=True,
+    )
+    chunk = pq.ParquetFile(path).metadata.row_group(5).column(0)
+    content = bytearray(path.read_bytes())
+    content[chunk.data_page_offset + chunk.total_compressed_size - 3] ^= 0xFF
+    path.write_bytes(content)
+    return str(path)
+
+
+def test_errors_of_workers_name_their_steps_and_the_loop_ends(damaged):
+    for workers in (1, 2):
+        loader = numbered_loader(damaged, sequences=pf.Windows(1), shuffle=None)
+        batches = iter(feed(as_dataset(loader), workers))
+        got, errors = [], []
+        while True:
+            try:
+                got += first_tokens(next(batches))
+            except StopIteration:
+                break
+            except CorruptFileError as error:
+                errors.append(error)
+                loader.skip(error.steps)
+        assert got == [*range(80), *range(96, 200)]
+        assert len(errors) == 4
+        assert errors[0].steps == (20, 21, 22, 23)
+        assert (errors[0].file, errors[0].row_group) == (damaged, 5)
+
+
+def test_calls_while_workers_run_act_or_are_refused(folder):
+    """Every public method and property: a new one needs a line here."""
+    loader = make_loader(folder)
+    batches = iter(feed(as_dataset(loader)))
+    next(batches)
+    refused = {
+        "skip": ([5],),
+        "set_weights": ({"a": 1.0},),
+        "state_dict": (),
+        "step": None,
+        "num_steps_left": None,
+    }
+    # These ask for nothing that depends on the consumer's position, or move the loader:
+    # the next loop begins there, as their documentation says.
+    answered = {
+        *("load_state_dict", "seek", "set_epoch", "locate", "plan", "steps_of"),
+        *("stats", "metrics", "view", "check_ranks", "close", "at", "weight", "epoch"),
+    }
+    settings = {"dataset_names", "num_sequences", "num_dropped_tokens"}
+    settings |= {"num_padding_tokens"}
+    settings |= {name for name in dir(loader.view().settings) if name[0] != "_"}
+    public = {name for name, _ in inspect.getmembers(pf.Loader) if name[0] != "_"}
+    assert public <= refused.keys() | answered | settings
+    for name, arguments in refused.items():
+        with pytest.raises(InvalidArgumentError, match="worker processes"):
+            getattr(loader, name) if arguments is None else getattr(loader, name)(
+                *arguments
+            )
+    loader.seek(4)  # The consumer says where it is, and the state keeps the skip.
+    loader.skip([6])
+    assert loader.state_dict()["step"] == 4
+    with pytest.raises(PagefeedError, match="no steps"):
+        loader.skip(())
