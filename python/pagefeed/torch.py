@@ -439,10 +439,11 @@ def _snapshot_end(worker: int, caller: Mapping[str, Any]) -> None:
     It keeps their states every ``snapshot_every_n_steps``, of which the end need not be
     one: a loaded state would go back to the one before, and not know of the end.
     """
-    loop, state = caller.get("self"), caller.get("state_dict")
-    if state is None or not hasattr(loop, "_update_snapshot"):
+    loop: Any = caller.get("self")
+    if caller.get("state_dict") is None or not hasattr(loop, "_update_snapshot"):
         return
-    loop._update_worker_snapshot(loop._worker_key(worker), state)  # noqa: SLF001
+    key = loop._worker_key(worker)  # noqa: SLF001 - torchdata's
+    loop._update_worker_snapshot(key, caller["state_dict"])  # noqa: SLF001
     loop._update_snapshot(  # noqa: SLF001
         loop._num_yielded,  # noqa: SLF001
         loop._last_yielded_worker_id,  # noqa: SLF001

@@ -5,6 +5,7 @@ import inspect
 import pickle
 import random
 from itertools import islice
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -68,7 +69,7 @@ class RandomUse:
         self.draw, self.folder, self.epochs = random.Random(seed), folder, epochs
         self.epoch = self.step = 0
         self.workers = self.draw.choice([1, 2, 3])
-        self.options = {"persistent_workers": self.draw.random() < 0.5}
+        self.options: dict[str, Any] = {"persistent_workers": self.draw.random() < 0.5}
         self.is_stateful = self.draw.random() < 0.5
         if self.is_stateful:
             every = self.draw.choice([1, 2, 4, 5, 9, 100])
@@ -149,7 +150,8 @@ def test_loops_copies_moves_and_states_in_any_order(folder, epochs):
 def test_a_state_saved_after_the_loop_is_of_the_next_epoch(folder, epochs):
     """Also where the end is none of the steps at which workers' states are kept."""
     for workers, every in ((1, 2), (2, 4), (2, 100)):
-        options = {"kind": stateful.StatefulDataLoader, "snapshot_every_n_steps": every}
+        options: dict[str, Any] = {"kind": stateful.StatefulDataLoader}
+        options["snapshot_every_n_steps"] = every
         first = feed(as_dataset(make_loader(folder)), workers, **options)
         assert steps_of(first) == epochs[0]
         second = feed(as_dataset(make_loader(folder)), workers, **options)
