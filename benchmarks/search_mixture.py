@@ -15,8 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pagefeed.mixture import Component, Course, Schedule, WeightChange
-from pagefeed.mixture.packed_changes import rounded
+from pagefeed.mixture import Component, Course, Schedule, WeightChange, rounded
 
 TURNS = 120
 MOST_DATASETS = 12

@@ -26,7 +26,7 @@ from models.fleet_budget_runs import FleetBudgetMachine
 from models.fleet_runs import FleetMachine
 from models.growing_runs import GrowingMachine
 from models.learning_runs import LearningMachine, PackedLearningMachine
-from models.mixture_runs import CoarseMachine, MixtureMachine
+from models.mixture_runs import MixtureMachine
 from models.order_fleets import SimulatedFleet
 from models.planned import PlannedRun
 from models.runs import BalancedMachine, BudgetMachine, EpochMachine, InfilledMachine
@@ -35,7 +35,7 @@ KINDS = [
     *([EpochMachine] * 4),
     *(FleetMachine, FleetMachine, FleetBudgetMachine),
     *(MixtureMachine, InfilledMachine, GrowingMachine, GrowingMachine),
-    *(BalancedMachine, BudgetMachine, CoarseMachine),
+    *(BalancedMachine, BudgetMachine),
     *(LearningMachine, PackedLearningMachine, BalancedMixtureMachine),
 ]
 """The quick ones come more often."""

@@ -91,3 +91,27 @@ def test_the_core_stays_small():
     """What a reader must know of it fits on two desks."""
     paths = [PACKAGE / "contract.py", *(PACKAGE / "core").rglob("*.py")]
     assert sum(map(of_file, paths)) <= MOST_LINES
+
+
+MIXED = """
+import sys
+import pagefeed as pf
+
+data = {n: (pf.parquet(sys.argv[1], column="input_ids"), 1.0) for n in ("a", "b")}
+mixture = pf.mix(data, max_steps=20)
+loader = pf.Loader(mixture, sequences=pf.Windows(64), batch_size=4)
+state = [loader.state_dict() for _ in loader][7]
+loader.load_state_dict(state)
+assert len(list(loader)) == 12
+print(*{name.split(".")[1] for name in sys.modules if name.startswith("pagefeed.")})
+"""
+
+
+def test_a_mixture_imports_no_room_that_it_does_not_use(folder):
+    done = subprocess.run(
+        [sys.executable, "-c", MIXED, str(folder)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert not {*done.stdout.split()} & {"selection", "erasure", "growth", "tables"}

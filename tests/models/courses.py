@@ -10,8 +10,8 @@ from pagefeed.mixture import (
     Component,
     Schedule,
     WeightChange,
+    rounded,
 )
-from pagefeed.mixture.packed_changes import rounded
 
 MANY = 10**12
 

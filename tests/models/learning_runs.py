@@ -24,7 +24,7 @@ from made.numbered import LENGTH, numbered_loader
 from models.field_model import model_fields
 from models.infill_model import infilled, is_chosen, within_parts
 from models.machines import PADDING
-from models.mixture_runs import APART, ROWS, WEIGHTS, CoarseMachine, MixtureMachine
+from models.mixture_runs import APART, ROWS, WEIGHTS, MixtureMachine
 from models.run_model import RunModel
 from models.runs import folder, rows_of_file
 from models.wide import FIRST_TOKEN, Wide
@@ -408,8 +408,8 @@ class LearningMachine(MixtureMachine):
         assert state["learning"] == self.plain.state
 
 
-class PackedLearningMachine(LearningMachine, CoarseMachine):
-    """The same packed, one part of each document infilled, and later changes coarse."""
+class PackedLearningMachine(LearningMachine):
+    """A learning run over packed sequences, a part of each document infilled."""
 
     taught = Taught(
         pf.Packed(LENGTH, eos=EOS),

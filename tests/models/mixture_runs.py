@@ -3,7 +3,6 @@
 import functools
 import itertools
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 from hypothesis import strategies as st
@@ -263,23 +262,3 @@ class MixtureMachine(RunMachine):
         super().teardown()
         if hasattr(self, "timeline"):
             self.timeline.check()
-
-
-class CoarseMachine(MixtureMachine):
-    """The same where later changes are coarse, and one text in the state."""
-
-    def begin(self, model: RunModel) -> None:
-        self.patches = [
-            patch(f"pagefeed.mixture.{module}.PRECISE_CHANGES", 2)
-            for module in ("schedule", "packed_changes")
-        ]
-        for each in self.patches:
-            each.start()
-        super().begin(model)
-
-    def teardown(self) -> None:
-        try:
-            super().teardown()
-        finally:
-            for each in getattr(self, "patches", []):
-                each.stop()

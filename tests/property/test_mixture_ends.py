@@ -17,11 +17,11 @@ import pagefeed as pf
 from models.courses import lanes, part, real_lanes, schedule, weight_lists
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture import (
+    Chain,
     Course,
     CourseInOrder,
-    Tree,
 )
-from pagefeed.mixture.tree import MAX_TURN, ONE
+from pagefeed.mixture.chain import MAX_TURN, ONE
 
 sizes = st.lists(st.integers(1, 120), min_size=1, max_size=5)
 
@@ -99,17 +99,17 @@ def test_a_hundred_datasets_run_out_one_by_one():
     st.data(),
 )
 def test_the_first_dataset_to_run_out_is_found(weights, data):
-    tree = Tree(weights, range(len(weights)))
+    chain = Chain(weights, range(len(weights)))
     some = st.lists(st.integers(1, 40), min_size=len(weights), max_size=len(weights))
     left = np.array(data.draw(st.lists(some, min_size=3, max_size=3)))
     phase = st.lists(st.integers(0, ONE - 1), min_size=3, max_size=3)
     phases = np.array([data.draw(phase) for _ in weights[1:]]).T
     lanes = np.arange(3)
     ends = [
-        tree.turns_of(member, left[:, member] - 1, phases, lanes) + 1
+        chain.turns_of(member, left[:, member] - 1, phases, lanes) + 1
         for member in range(len(weights))
     ]
-    found = tree.first_end(left, range(len(weights)), phases)
+    found = chain.first_end(left, range(len(weights)), phases)
     assert found.tolist() == np.min(ends, axis=0).tolist()
 
 
@@ -134,27 +134,27 @@ def test_a_dataset_without_weight_is_never_delivered():
 
 @given(weight_lists, st.integers(0, 1 << 39), st.data())
 @settings(max_examples=30)
-def test_a_tree_counts_what_it_deals(weights, start, data):
-    tree = Tree(weights, range(len(weights)))
+def test_a_chain_counts_what_it_deals(weights, start, data):
+    chain = Chain(weights, range(len(weights)))
     one = st.integers(0, ONE - 1)
     count = max(1, len(weights) - 1)
     phases = np.array(data.draw(st.lists(one, min_size=count, max_size=count)))
     phases = np.stack([phases, phases[::-1]])
     rows = np.tile([0, 1], 100)
     turns = np.arange(start, start + 200)
-    dataset, number = tree.deal(turns, phases, rows)
-    counts = tree.counts(turns, phases[rows])
+    dataset, number = chain.deal(turns, phases, rows)
+    counts = chain.counts(turns, phases[rows])
     assert counts.sum(axis=1).tolist() == turns.tolist()
     assert counts[np.arange(200), dataset].tolist() == number.tolist()
     for member in np.unique(dataset).tolist():
         mine = dataset == member
-        found = tree.turns_of(member, number[mine], phases, rows[mine])
+        found = chain.turns_of(member, number[mine], phases, rows[mine])
         assert found.tolist() == turns[mine].tolist()
 
 
 def test_turns_that_are_never_reached_are_said_to_be():
-    tree = Tree([1.0, 1e-12], [0, 1])
-    far = tree.turns_of(
+    chain = Chain([1.0, 1e-12], [0, 1])
+    far = chain.turns_of(
         1, np.array([0, 5, 10**9]), np.full((1, 1), ONE // 2), np.zeros(3, int)
     )
     assert far[0] < MAX_TURN

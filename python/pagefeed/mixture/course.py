@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed.core._base import Int64Array, lazy
+from pagefeed.mixture.chain import MAX_TURN
 from pagefeed.mixture.lane_layout import LaneLayout
 from pagefeed.mixture.schedule import Schedule
 from pagefeed.mixture.stretches import ENDED, groups, turns_before
-from pagefeed.mixture.tree import MAX_TURN
 
 __all__ = ["LEAST_LANES", "Course", "CourseInOrder"]
 
@@ -30,19 +30,16 @@ NEVER = 1 << 62
 class Course:
     """Maps positions of a mixture to datasets and their local positions.
 
-    A lane's turns are cut into rows with constant weights. In every row a tree deals
+    A lane's turns are cut into rows with constant weights. In every row a chain deals
     the turns out to the datasets. The lanes' phases are evenly apart: in the first row
-    the counts of two lanes differ by at most one at a node, and a rare dataset is
-    spread over time and lanes. When weights change, each lane's phase in the next row
+    the counts of two lanes differ by at most one, and a rare dataset is spread over
+    time and lanes. When weights change, each lane's phase in the next row
     makes up for what the lane lacks, and a shift of all phases for what all lanes lack.
     So errors do not add up.
 
-    With ``LEAST_LANES`` lanes or more, no dataset is ever further off its weight than
-    one sequence per lane. In the first row this is proven where the bound of
-    ``pagefeed.mixture.shape`` is at most 1, as for up to four datasets. A search for
-    other cases found at most 0.55, and 0.82 over changes of weights. With fewer lanes
-    roundings may not even out: a search found 2.1 with one lane over changes. While
-    datasets run out, lane by lane, it found 1.2 relative to the remaining weights.
+    With ``LEAST_LANES`` lanes or more, a search found no dataset further off its weight
+    than 0.55 sequences per lane, and 0.60 over changes of weights. With fewer lanes
+    roundings may not even out.
 
     Args:
         schedule: Datasets and weights.
@@ -84,7 +81,7 @@ class Course:
             before=before.layout if before is not None and is_like else None,
         )
         layout = self.layout
-        self._rows, self._trees = layout.rows, layout.trees
+        self._rows, self._chains = layout.rows, layout.chains
         self._find_tail(layout.turn, layout.ended)
 
     def at(self, positions: Int64Array) -> tuple[Int64Array, Int64Array]:
@@ -98,8 +95,8 @@ class Course:
         dataset = np.empty(len(turn), dtype=np.int64)
         turn_of_dataset = np.empty(len(turn), dtype=np.int64)
         turn = turn - self._rows.start[row]
-        for tree, which in groups(self._rows.tree[row]):
-            dataset[which], turn_of_dataset[which] = self._trees[tree].deal(
+        for chain, which in groups(self._rows.chain[row]):
+            dataset[which], turn_of_dataset[which] = self._chains[chain].deal(
                 turn[which], self._rows.phases, row[which]
             )
         turn_of_dataset += self._rows.counts[row, dataset]
@@ -115,10 +112,10 @@ class Course:
         row = self._rows.find_count(dataset, lane, nth)
         turn = np.full(len(local), MAX_TURN)
         nth = nth - self._rows.counts[row, dataset]
-        for tree, which in groups(self._rows.tree[row]):
-            if tree == ENDED or dataset not in self._trees[tree].root.members:
+        for chain, which in groups(self._rows.chain[row]):
+            if chain == ENDED or dataset not in self._chains[chain].members:
                 continue
-            in_row = self._trees[tree].turns_of(
+            in_row = self._chains[chain].turns_of(
                 dataset, nth[which], self._rows.phases, row[which]
             )
             turn[which] = in_row + self._rows.start[row[which]]
@@ -151,10 +148,10 @@ class Course:
         row = self._rows.find(np.arange(self.num_lanes), turn)
         turn = turn - self._rows.start[row]
         counts = self._rows.counts[row]
-        for tree, which in groups(self._rows.tree[row]):
-            if tree != ENDED:
+        for chain, which in groups(self._rows.chain[row]):
+            if chain != ENDED:
                 phases = self._rows.phases[row[which]]
-                counts[which] += self._trees[tree].counts(turn[which], phases)
+                counts[which] += self._chains[chain].counts(turn[which], phases)
         return counts.T
 
     def _turns_before(self, positions: Int64Array) -> Int64Array:
@@ -262,9 +259,9 @@ class CourseInOrder(Course):
         turn, row = self._turns_and_rows(positions)
         turn = turn - self._rows.start[row]
         counts = np.tile(self._rows.counts[row, dataset], (len(turn), 1))
-        for tree, which in groups(self._rows.tree[row]):
-            if tree != ENDED and dataset in self._trees[tree].root.members:
-                counts[:, which] += self._trees[tree].count(
+        for chain, which in groups(self._rows.chain[row]):
+            if chain != ENDED and dataset in self._chains[chain].members:
+                counts[:, which] += self._chains[chain].count(
                     dataset, turn[:, which], self._rows.phases, row[which]
                 )
         return counts.reshape(-1, self.num_lanes).sum(axis=1)

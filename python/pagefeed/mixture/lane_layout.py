@@ -9,10 +9,10 @@ import numpy as np
 
 from pagefeed.core._base import Int64Array
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.mixture.chain import BITS, MAX_TURN, Chain
 from pagefeed.mixture.phases import Phases
 from pagefeed.mixture.schedule import Schedule
 from pagefeed.mixture.stretches import ENDED, LaneStretches, turns_before
-from pagefeed.mixture.tree import BITS, MAX_TURN, Members, Tree
 
 __all__ = ["LaneLayout"]
 
@@ -56,7 +56,7 @@ class LaneLayout:
         num_datasets = len(schedule.components)
         self.schedule = schedule
         self._num_lanes = num_lanes
-        self._tree_numbers: dict[tuple[tuple[float, ...], Members, bool], int] = {}
+        self._chain_numbers: dict[tuple[tuple[float, ...], tuple[int, ...]], int] = {}
         self._phases = Phases(schedule.names, num_lanes=num_lanes, seed=seed)
         self._capped = {
             dataset
@@ -67,8 +67,8 @@ class LaneLayout:
             [self._lane_limits(component) for component in range(num_datasets)]
         )
         self.rows = LaneStretches(num_lanes, num_datasets)
-        self.trees: list[Tree] = []
-        """Trees that deal the turns of a row, by the numbers in the rows."""
+        self.chains: list[Chain] = []
+        """Chains that deal the turns of a row, by the numbers in the rows."""
         self.turn = np.zeros(num_lanes, dtype=np.int64)
         """Turns of each lane so far."""
         self.ended = np.zeros(num_lanes, dtype=bool)
@@ -100,8 +100,8 @@ class LaneLayout:
             array.copy() for array in checkpoint[1:]
         )
         self.rows.take(before.rows, checkpoint.turn)
-        self.trees = [*before.trees]
-        self._tree_numbers, self._phases = {**before._tree_numbers}, before._phases
+        self.chains = [*before.chains]
+        self._chain_numbers, self._phases = {**before._chain_numbers}, before._phases
 
     def _lay_out(self, num_done: int) -> None:
         for interval in range(num_done, len(self._intervals)):
@@ -127,7 +127,7 @@ class LaneLayout:
     def _lay_interval(self, weights: tuple[float, ...], end: Int64Array) -> None:
         """Add the rows up to ``end``. A row ends wherever a dataset runs out."""
         weighted = np.array(weights) > 0
-        together, is_first = True, not self.turn.any()
+        together = True
         while (going := (self.turn < end) & ~self.ended).any():
             active = weighted & (self._counts < self._limits.T)
             for key in np.unique(active[going], axis=0):
@@ -138,16 +138,14 @@ class LaneLayout:
                     self.rows.add(lanes, self.turn, end, ENDED, self._counts, None)
                     self.ended[lanes] = True
                     continue
-                # A row that follows another lacks least if it has much the same nodes.
-                best = is_first and together
-                tree_number = self._tree_number(weights, members, best=best)
+                chain_number = self._chain_number(weights, members)
                 # Also those share phases that have no turn in a short interval.
                 sharing = np.flatnonzero(alike & ~self.ended) if together else lanes
-                tree = self.trees[tree_number]
+                chain = self.chains[chain_number]
                 phases = self._phases.of(
-                    tree, self._lacking, sharing, together=together
+                    chain, self._lacking, sharing, together=together
                 )
-                self._lay_row(tree_number, phases[lanes], lanes, end)
+                self._lay_row(chain_number, phases[lanes], lanes, end)
             # Each lane is on its own when a dataset runs out in it: what others do
             # meanwhile may be later, and weights may change before.
             together = False
@@ -156,29 +154,29 @@ class LaneLayout:
         self, member: int, phases: Int64Array, lanes: Int64Array, end: Int64Array
     ) -> None:
         """Add one row of some lanes, to the end or until a dataset runs out."""
-        tree = self.trees[member]
+        chain = self.chains[member]
         length = end[lanes] - self.turn[lanes]
-        capped = [member for member in tree.root.members if member in self._capped]
+        capped = [member for member in chain.members if member in self._capped]
         if capped:
             left = self._limits.T[lanes] - self._counts[lanes]
-            length = np.minimum(length, tree.first_end(left, capped, phases))
+            length = np.minimum(length, chain.first_end(left, capped, phases))
         stop = self.turn.copy()
         stop[lanes] += length
         self.rows.add(lanes, self.turn, stop, member, self._counts, phases)
         self.turn = stop
-        dealt = tree.counts(length, phases)
+        dealt = chain.counts(length, phases)
         self._counts[lanes] += dealt
         # Wraps around 2**64, as it may: what is lacking is small.
-        self._lacking[lanes] += tree.shares * length[:, None] - (dealt << BITS)
+        self._lacking[lanes] += chain.shares * length[:, None] - (dealt << BITS)
 
-    def _tree_number(
-        self, weights: tuple[float, ...], members: Members, *, best: bool
+    def _chain_number(
+        self, weights: tuple[float, ...], members: tuple[int, ...]
     ) -> int:
-        key = weights, members, best
-        if key not in self._tree_numbers:
-            self._tree_numbers[key] = len(self.trees)
-            self.trees.append(Tree(weights, members, best=best))
-        return self._tree_numbers[key]
+        key = weights, members
+        if key not in self._chain_numbers:
+            self._chain_numbers[key] = len(self.chains)
+            self.chains.append(Chain(weights, members))
+        return self._chain_numbers[key]
 
     def _lane_limits(self, dataset: int) -> Int64Array:
         """Return the most turns a dataset can be given, by lane: int64 [lanes]."""

@@ -10,8 +10,7 @@ from pagefeed.core.dataset import what_changed
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.mixture.component import Component
 from pagefeed.mixture.mixture import Mixture, Stage
-from pagefeed.mixture.packed_changes import WeightChange, rounded
-from pagefeed.mixture.schedule import Schedule
+from pagefeed.mixture.schedule import Schedule, WeightChange, rounded
 
 __all__ = ["Anchor", "adopt", "resolve", "sequence_weights"]
 

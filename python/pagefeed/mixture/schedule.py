@@ -8,21 +8,44 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from pagefeed.core._base import check_whole
+from pagefeed.core.run import reading_state
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.mixture.component import Component
-from pagefeed.mixture.packed_changes import (
-    PRECISE_CHANGES,
-    WeightChange,
-    coarse,
-    pack_changes,
-    rounded,
-    unpack_changes,
-)
 
-__all__ = ["Interval", "Schedule"]
+__all__ = ["Interval", "Schedule", "WeightChange", "rounded"]
+
+VERSIONS = {"mixture_version": 2}
+"""Version of the order in which turns are dealt."""
+DIGITS = 9
+"""Significant digits of a weight of a stage."""
+SHORT = 4
+"""Significant digits of a weight that is set during a run, which may be often."""
 
 ANNEAL_PIECES = 64
 """Pieces with constant weights in an anneal, at most."""
+
+
+class WeightChange(NamedTuple):
+    """Weights from a position on, until the next change."""
+
+    start: int
+    """First position."""
+    anneal: int
+    """Positions over which the earlier weights change into these."""
+    weights: tuple[float, ...]
+    """Weight of a sequence of each dataset."""
+
+
+def rounded(weights: Sequence[float], digits: int = DIGITS) -> tuple[float, ...]:
+    """Return weights rounded as states record them, so that runs and states agree.
+
+    Raises:
+        InvalidArgumentError: If all are 0.
+    """
+    total = math.fsum(weights)
+    if not total > 0:
+        raise InvalidArgumentError(f"no weight is above 0: {list(weights)!r}")
+    return tuple(float(f"{weight / total:.{digits}g}") for weight in weights)
 
 
 class Interval(NamedTuple):
@@ -117,17 +140,11 @@ class Schedule:
     def reweighted(
         self, position: int, anneal: int, weights: Sequence[float]
     ) -> Schedule:
-        """Return :meth:`changed` for a run that continues.
-
-        After some changes a state has room only for coarse weights.
-        """
-        num_before = sum(change.start < position for change in self.changes)
-        is_coarse = num_before >= PRECISE_CHANGES and any(weights)
-        # Coarse ones rounded once more may be others, which take nine digits.
-        recorded = coarse(weights) if is_coarse else rounded(weights)
+        """Return :meth:`changed` for a run that continues, with short weights."""
+        recorded = rounded(weights, SHORT)
         last = [change for change in self.changes if change.start <= position][-1]
         is_over = position >= last.start + last.anneal
-        if is_over and not anneal and last.weights == recorded:
+        if is_over and not anneal and rounded(last.weights, SHORT) == recorded:
             return self  # They hold already.
         return self._changed(WeightChange(position, anneal, recorded))
 
@@ -173,15 +190,14 @@ class Schedule:
                 raise InvalidArgumentError(f"weights={weights!r} of {self.names!r}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types: many changes as one text."""
-        precise, packed = pack_changes(self.changes)
+        """Return plain JSON types."""
         return {
+            **VERSIONS,
             "datasets": [component.to_list() for component in self.components],
             "stages": [
                 [span.start, span.anneal, [_short(w) for w in span.weights]]
-                for span in precise
+                for span in self.changes
             ],
-            **({"changes": packed} if packed else {}),
             "digest": self.digest,
         }
 
@@ -193,23 +209,20 @@ class Schedule:
             StateMismatchError: If it is something else.
         """
         try:
+            with reading_state(state, VERSIONS):
+                pass
             components = tuple(map(Component.from_list, state["datasets"]))
             changes = tuple(
                 WeightChange(start, anneal, tuple(map(float, weights)))
                 for start, anneal, weights in state["stages"]
             )
-            if "changes" in state:
-                packed = unpack_changes(state["changes"], len(components))
-                changes = tuple(
-                    sorted((*changes, *packed), key=lambda change: change.start)
-                )
             schedule = cls(
                 components=components, changes=changes, digest=state["digest"]
             )
             schedule.check()
         except StateMismatchError:
             raise
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise StateMismatchError(
                 f"this is not the mixture of a pagefeed state: {state!r:.200}; load "
                 "what state_dict() returned, unchanged"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from pagefeed.core._base import Int64Array, distinct
-from pagefeed.mixture.tree import MAX_TURN
+from pagefeed.mixture.chain import MAX_TURN
 
 __all__ = ["ENDED", "LaneStretches", "groups", "turns_before"]
 
@@ -30,23 +30,23 @@ class LaneStretches:
         lanes: Int64Array,
         start: Int64Array,
         stop: Int64Array,
-        tree: int,
+        chain: int,
         counts: Int64Array,
         phases: Int64Array | None,
     ) -> None:
         """Add a row of some lanes; ``start``, ``stop`` and ``counts`` are of all."""
         if phases is None:
             phases = np.zeros((len(lanes), self._num_phases), dtype=np.int64)
-        trees = np.full(len(lanes), tree)
+        chains = np.full(len(lanes), chain)
         self._added.append(
-            (lanes, start[lanes], stop[lanes], trees, counts[lanes], phases)
+            (lanes, start[lanes], stop[lanes], chains, counts[lanes], phases)
         )
 
     def take(self, other: LaneStretches, turn: Int64Array) -> None:
         """Add the rows of sealed stretches that begin before a turn of each lane."""
         lanes = np.repeat(np.arange(self._num_lanes), np.diff(other._borders))
         is_before = other.start < turn[lanes]
-        columns = (other.start, other.stop, other.tree, other.counts, other.phases)
+        columns = (other.start, other.stop, other.chain, other.counts, other.phases)
         self._added.append(
             (lanes[is_before], *(column[is_before] for column in columns))
         )
@@ -57,7 +57,7 @@ class LaneStretches:
         keys = columns[0] * SPAN + columns[1]
         by_key = np.argsort(keys)
         self._keys = keys[by_key]
-        lanes, self.start, self.stop, self.tree, self.counts, self.phases = (
+        lanes, self.start, self.stop, self.chain, self.counts, self.phases = (
             column[by_key] for column in columns
         )
         self._borders = np.searchsorted(lanes, np.arange(self._num_lanes + 1))
@@ -88,10 +88,12 @@ def turns_before(position: int | Int64Array, num_lanes: int) -> Int64Array:
     return np.maximum(0, (position - lane + num_lanes - 1) // num_lanes)
 
 
-def groups(trees: Int64Array) -> Iterable[tuple[int, Int64Array | slice]]:
-    """Yield each tree, and the positions where it is used."""
-    if len(trees) == 0:
+def groups(chains: Int64Array) -> Iterable[tuple[int, Int64Array | slice]]:
+    """Yield each chain, and the positions where it is used."""
+    if len(chains) == 0:
         return []
-    if (trees == trees[0]).all():
-        return [(int(trees[0]), slice(None))]
-    return [(tree, np.flatnonzero(trees == tree)) for tree in distinct(trees).tolist()]
+    if (chains == chains[0]).all():
+        return [(int(chains[0]), slice(None))]
+    return [
+        (chain, np.flatnonzero(chains == chain)) for chain in distinct(chains).tolist()
+    ]
