@@ -12,14 +12,17 @@ PIP_INSTALL := $(UV) pip install --quiet --constraint constraints.txt
 # Without a group, maturin would install the whole group `dev`, and no constraint would hold.
 MATURIN_DEVELOP := UV_CONSTRAINT=constraints.txt $(BIN)/maturin develop --uv --locked --group build
 
-# A worker for each processor, and one while others wait for a server or a killed process; the
-# tests marked "alone" come behind, one by one.
-PARALLEL = --numprocesses $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )) --maxprocesses 8 --dist worksteal
+# A worker for each processor; with one more while others wait for a server or a killed process.
+PROCESSORS := $(shell getconf _NPROCESSORS_ONLN)
+PARALLEL = --maxprocesses 8 --dist worksteal --numprocesses
 
 # Stamps: what is installed or built, and from which files.
 HAVE_UV := $(VENV)/uv.stamp
 HAVE_DEMO := $(VENV)/demo.stamp
+HAVE_TEST := $(VENV)/test.stamp
 HAVE_DEV := $(VENV)/dev.stamp
+# All extras but torch, which is large: where it is absent, tests of it are skipped.
+LIGHT := tokenizers sentencepiece tiktoken pyarrow prometheus msgpack chat demo iceberg delta s3
 HAVE_CORE := $(VENV)/core.stamp
 HAVE_QUICK := $(VENV)/quick.stamp
 # An S3-compatible server for the tests of remote storage.
@@ -41,9 +44,6 @@ DOCS_VENV := .venv/docs
 HAVE_DOCS := $(DOCS_VENV)/docs.stamp
 CRATES := Cargo.toml Cargo.lock $(shell find crates -type f)
 
-# What needs the machine for itself, found without importing all tests.
-ALONE = $(shell grep --recursive --files-with-matches --include='test_*.py' 'mark[.]alone' tests)
-
 TEST_RUST := cargo test --quiet --locked --package pagefeed-core --package pagefeed-remote \
 	--package pagefeed-tokenizer --lib --tests
 
@@ -63,7 +63,7 @@ unexport CONDA_PREFIX
 export PYTHONDONTWRITEBYTECODE :=
 # uv reads neither the system's certificates nor pip's index unless told to.
 export UV_SYSTEM_CERTS ?= 1
-$(HAVE_DEMO) $(HAVE_DEV) $(HAVE_CORE) $(HAVE_QUICK) $(HAVE_WHEEL) $(HAVE_DOCS) \
+$(HAVE_DEMO) $(HAVE_TEST) $(HAVE_DEV) $(HAVE_CORE) $(HAVE_QUICK) $(HAVE_WHEEL) $(HAVE_DOCS) \
 	$(HAVE_TRAINERS)/%.stamp constraints: export UV_DEFAULT_INDEX ?= \
 	$(or $(PIP_INDEX_URL),$(shell $(TOOLS)/uv/bin/pip config get global.index-url 2>/dev/null))
 
@@ -77,10 +77,35 @@ demo: $(HAVE_DEMO) $(if $(wildcard $(HAVE_CORE)),$(HAVE_CORE),$(HAVE_QUICK))  ##
 	$(BIN)/pagefeed demo $(ARGS)
 
 .PHONY: test
-test: $(HAVE_DEV) $(HAVE_CORE) $(HAVE_S3) $(HAVE_DOCS)  ## Rust and Python tests (ARGS="-k words" for pytest)
+test: export PAGEFEED_EXAMPLES ?= 33
+test: $(HAVE_TEST) $(HAVE_CORE)  ## Rust and Python tests before a commit (ARGS="-k words", or --dearest)
 	$(TEST_RUST)
-	$(BIN)/pytest $(PARALLEL) -m "not alone" $(ARGS)
-	$(BIN)/pytest -m alone $(or $(ARGS),$(ALONE)) || (( $$? == 5 ))  # 5: ARGS select none.
+	$(BIN)/pytest $(PARALLEL) $(PROCESSORS) -m "not slow" $(ARGS)
+	@echo "make test-all adds pages of the documentation, other writers, servers, trainers' launchers and" \
+		"large data, and tries three times the examples."
+
+.PHONY: test-all
+test-all: $(HAVE_DEV) $(HAVE_CORE) $(HAVE_S3) $(HAVE_DOCS)  ## All that `make test` leaves out
+	$(BIN)/pytest $(PARALLEL) $$(($(PROCESSORS) + 1)) -m "(slow or hypothesis) and not alone" $(ARGS)
+	$(BIN)/pytest -m alone $(or $(ARGS),tests/interop) || (( $$? == 5 ))  # 5: ARGS select none.
+
+# The pinned test files of the Parquet project; without a network, the folder that lies
+# beside the checkout.
+PARQUET_TESTING := 1a2a75127be06fc0123f03ebd36c966f7beda27d
+HAVE_CONFORMANCE := target/parquet-testing/$(PARQUET_TESTING)
+
+.PHONY: conformance
+conformance: $(HAVE_CONFORMANCE)  ## Fetch the files that show what Parquet is
+
+$(HAVE_CONFORMANCE):
+	rm -rf $(@D)
+	git init --quiet $(@D)
+	if git -C $(@D) fetch --quiet --depth 1 https://github.com/apache/parquet-testing $(@F); then \
+		git -C $(@D) checkout --quiet FETCH_HEAD; \
+	else \
+		rm -rf $(@D) && cp -r $(or $(PAGEFEED_SHARED),$(dir $(CURDIR))shared)/data/parquet-testing $(@D); \
+	fi
+	@touch $@
 
 .PHONY: test-trainers $(TESTED)
 test-trainers: $(HAVE_CORE)  ## Tests inside each framework (ARGS=lightning for one)
@@ -151,11 +176,12 @@ check-python: $(HAVE_DEV)
 	$(BIN)/ruff check .
 	$(BIN)/codespell $(PROSE)
 	$(BIN)/mypy
-	$(BIN)/pytest --quiet tests/test_layers.py tests/test_rooms.py tests/test_prose.py tests/test_links.py
+	$(BIN)/pytest --quiet $(RULES)
+	$(BIN)/zizmor --quiet --offline .github/workflows
 
 # With --jobs, one compiles what another downloads, and a compiler's last crate is not alone.
 .PHONY: ready ready-rust trainers
-ready: ready-rust $(HAVE_CORE) $(HAVE_S3) $(HAVE_DEV) $(HAVE_DOCS)  ## Build and install what `make test` needs (make --jobs=3 ready)
+ready: ready-rust $(HAVE_CORE) $(HAVE_S3) $(HAVE_DEV) $(HAVE_DOCS)  ## Build and install what `make test-all` needs (make --jobs=3 ready)
 
 ready-rust:
 	$(TEST_RUST) --no-run
@@ -267,7 +293,11 @@ $(HAVE_DEMO): $(HAVE_UV) pyproject.toml
 	$(PIP_INSTALL) --requirements pyproject.toml --extra demo --group build
 	@touch $@
 
-$(HAVE_DEV): $(HAVE_UV) pyproject.toml | $(HAVE_DEMO)
+$(HAVE_TEST): $(HAVE_UV) pyproject.toml | $(HAVE_DEMO)
+	$(PIP_INSTALL) --requirements pyproject.toml $(LIGHT:%=--extra %) --group test
+	@touch $@
+
+$(HAVE_DEV): $(HAVE_UV) pyproject.toml | $(HAVE_TEST)
 	$(PIP_INSTALL) --requirements pyproject.toml --extra all --group dev
 	@touch $@
 

@@ -25,6 +25,7 @@ def corpus(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.dear
 @pytest.mark.timeout(600)  # Some commands are two processes of torch.
 @pytest.mark.filterwarnings("error")  # A reader would see them.
 @pytest.mark.parametrize("page", PAGES, ids=name)

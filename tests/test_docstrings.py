@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
 
 import pagefeed as pf
 from made import flat_files
+from made.optional import torch
 from made.tables import rows_table, write_delta, write_iceberg
 
 OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS

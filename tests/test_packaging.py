@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
@@ -89,13 +90,23 @@ def test_version_is_told(capsys):
     assert capsys.readouterr().out.strip() == f"pagefeed {pagefeed.__version__}"
 
 
-def test_workflow_runs_targets_of_the_makefile():
-    workflow = (ROOT / ".github/workflows/ci.yml").read_text()
+def test_workflows_run_targets_of_the_makefile():
+    texts = [path.read_text() for path in (ROOT / ".github/workflows").glob("*.yml")]
     makefile = (ROOT / "Makefile").read_text()
-    targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
-    made = set(re.findall(r"run: make (\w+)$", workflow, re.MULTILINE))
-    assert made == {"check", "test", "docs", "wheel", "tutorials"}
-    assert made <= targets
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    run = r"(?:run: make|^ {10}-) ([a-z-]+)"  # Alone, or in the list of a matrix.
+    made = set(re.findall(run, "\n".join(texts), re.MULTILINE))
+    assert {"check", "test", "docs", "wheel", "fuzz", "simulate"} <= made <= targets
+
+
+def test_tests_install_all_extras_but_torch():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = ",".join(project["optional-dependencies"]["all"])
+    every = {*re.findall(r"\w+", extras)} - {"pagefeed"}
+    [light] = re.findall(
+        r"^LIGHT := (.*)", (ROOT / "Makefile").read_text(), re.MULTILINE
+    )
+    assert {*light.split()} == every - {"torch"}
 
 
 def test_all_pages_are_in_the_navigation():

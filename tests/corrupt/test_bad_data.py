@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from made.shared_data import shared
+from made.shared_data import parquet_testing
 from models import golden
 from models.probing import Job, Outcome, assert_all, probe
 
@@ -24,7 +24,7 @@ REFUSED = {
 
 
 def bad(name: str) -> Path:
-    return shared("data", "parquet-testing", "bad_data", name)
+    return parquet_testing("bad_data", name)
 
 
 def outcomes(name: str, columns: list[str]) -> dict[str, Outcome]:

@@ -18,30 +18,29 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "version 2": {"data_page_version": "2.0", "data_page_size": 4096},
     "plain zstd": {"use_dictionary": False, "compression": "zstd"},
 }
-NUM_FILES = 3
-ROWS_PER_FILE = 400
+ROWS_PER_FILE = 240
 
 
 def numbered_rows() -> Iterator[list[int]]:
     """Rows of varied lengths, some empty; all tokens together count from 0."""
     rng = np.random.default_rng(7)
     token = 0
-    for length in rng.integers(0, 60, NUM_FILES * ROWS_PER_FILE).tolist():
+    for length in rng.integers(0, 60, len(LAYOUTS) * ROWS_PER_FILE).tolist():
         yield list(range(token, token + length))
         token += length
 
 
-@pytest.fixture(scope="session", params=LAYOUTS)
-def token_files(request, tmp_path_factory) -> list[Path]:
-    """Three files of one layout, with several row groups each."""
+@pytest.fixture(scope="session")
+def token_files(tmp_path_factory) -> list[Path]:
+    """A file of each layout, with several row groups each."""
     folder = tmp_path_factory.mktemp("tokens")
     rows = list(numbered_rows())
     paths = []
-    for number in range(NUM_FILES):
+    for number, options in enumerate(LAYOUTS.values()):
         part = rows[number * ROWS_PER_FILE : (number + 1) * ROWS_PER_FILE]
         table = pa.table({"input_ids": pa.array(part, pa.list_(pa.int32()))})
         path = folder / f"part-{number}.parquet"
-        pq.write_table(table, path, row_group_size=150, **LAYOUTS[request.param])
+        pq.write_table(table, path, row_group_size=90, **options)
         paths.append(path)
     return paths
 

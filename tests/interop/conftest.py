@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,11 +11,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-import uv
+
+from made.shared_data import ROOT
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "writers"
-
-REQUIRE_WRITERS = "PAGEFEED_REQUIRE_WRITERS"
 
 # Script and, for versions other than the tests' own, what to install for it.
 WRITERS = {
@@ -36,7 +36,10 @@ def _command(requirements: list[str]) -> list[str]:
     python = sys.executable if sys.version_info < (3, 12) else "3.11"
     isolated = ["--no-project", "--isolated", "--quiet", "--python", python]
     with_all = [part for one in requirements for part in ("--with", one)]
-    return [uv.find_uv_bin(), "run", *isolated, *with_all, "python"]
+    uv = shutil.which("uv", path=f"{ROOT / 'target/tools/bin'}:{os.environ['PATH']}")
+    if uv is None:
+        pytest.skip("uv is not installed: `make test-all` does it")
+    return [uv, "run", *isolated, *with_all, "python"]
 
 
 def _environment() -> dict[str, str]:
@@ -70,10 +73,7 @@ def written(pytestconfig: pytest.Config) -> Callable[[str], list[Path]]:
                 command, capture_output=True, text=True, check=False, env=_environment()
             )
             if not part.exists():  # the script's first act
-                missing = f"{name} cannot be installed here: {done.stderr}"
-                if REQUIRE_WRITERS in os.environ:
-                    pytest.fail(missing)
-                pytest.skip(f"{missing}; {REQUIRE_WRITERS} makes this a failure")
+                pytest.skip(f"{name} cannot be installed here: {done.stderr}")
             assert done.returncode == 0, done.stderr
             with contextlib.suppress(OSError):  # Another worker was there first.
                 part.rename(folder)

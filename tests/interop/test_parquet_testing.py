@@ -1,14 +1,14 @@
 """The Parquet project's own files: whatever pyarrow reads, pagefeed reads the same."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 import pagefeed
-from made.shared_data import shared
+from made.shared_data import parquet_testing
 from models import golden
 from pagefeed import errors
 
@@ -26,7 +26,7 @@ FAR_YEARS = {"int96_from_spark.parquet"}
 def found(pattern: str) -> dict[str, Path]:
     """Files below the data folder by name; none where the shared data is absent."""
     try:
-        folder = shared("data", "parquet-testing", "data")
+        folder = parquet_testing("data")
     except pytest.skip.Exception:
         return {}
     return {str(p.relative_to(folder)): p for p in sorted(folder.rglob(pattern))}
@@ -37,7 +37,7 @@ def all_but(left_out: set[str]) -> list[str]:
 
 
 def data(name: str) -> Path:
-    return shared("data", "parquet-testing", "data", name)
+    return parquet_testing("data", name)
 
 
 @pytest.mark.parametrize("name", all_but({LARGE, *CORRUPT, *UNREADABLE, *FAR_YEARS}))
@@ -132,11 +132,10 @@ for at in range(len(index)):
 
 
 @pytest.mark.alone
-@pytest.mark.skipif(
-    "PAGEFEED_LARGE_TESTS" not in os.environ,
-    reason="takes a minute and 5 GB; set PAGEFEED_LARGE_TESTS to run it",
-)
+@pytest.mark.dear
 def test_pages_of_over_a_gibibyte():
+    if psutil.virtual_memory().available < 6e9:
+        pytest.skip("takes 5 GB of memory")
     # What pyarrow gives row by row; the column as a whole it refuses.
     command = [sys.executable, "-c", READ_LARGE, str(data(LARGE))]
     done = subprocess.run(

@@ -1,6 +1,7 @@
 """Documents with known tokens, written as files of awkward pages."""
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,19 +30,26 @@ def make_documents(seed: int, count: int, longest: int) -> list[Document]:
 
 
 def write_documents(
-    folder: Path, documents: list[Document], *, num_files: int, **options: Any
+    folder: Path,
+    documents: list[Document],
+    *,
+    num_files: int = 1,
+    layouts: Sequence[dict[str, Any]] = (),
+    **options: Any,
 ) -> list[Path]:
-    """Spread documents over files."""
+    """Spread documents over files, or over one of each layout."""
+    layouts = layouts or [options] * num_files
     settings: dict[str, Any] = {
         "row_group_size": 37,
         "data_page_size": 300,
         "write_batch_size": 3,
     }
     paths = []
-    for number, part in enumerate(np.array_split(np.arange(len(documents)), num_files)):
+    parts = np.array_split(np.arange(len(documents)), len(layouts))
+    for number, (part, layout) in enumerate(zip(parts, layouts, strict=True)):
         rows = pa.array([documents[row] for row in part], pa.list_(pa.int32()))
         path = folder / f"part-{number}.parquet"
-        pq.write_table(pa.table({"input_ids": rows}), path, **settings | options)
+        pq.write_table(pa.table({"input_ids": rows}), path, **settings | layout)
         paths.append(path)
     return paths
 

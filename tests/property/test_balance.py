@@ -16,6 +16,7 @@ from pagefeed.core.order import EpochOrder, Shuffle
 from pagefeed.core.order.keys import expand_key, hash64
 from pagefeed.core.sequences import ExplicitBlocks
 from pagefeed.errors import InvalidArgumentError
+from scaled import scaled
 
 KEY = b"tested"
 COSTS = np.random.default_rng(1).lognormal(6, 1.3, 5000).round(-1)  # With ties.
@@ -111,7 +112,7 @@ def model(plain, ranks, cuts, balance):
     return dealt
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=scaled(60))
 @given(sizes, st.booleans(), st.sampled_from([None, 0, 0.1, 1]), st.data())
 def test_a_balanced_order_is_what_a_plain_model_deals(case, exact, equal, data):
     num_units, _, ranks, stretch = case

@@ -14,6 +14,7 @@ import pagefeed as pf
 from pagefeed.core._base import finished
 from pagefeed.core.run import gathered
 from pagefeed.mixture import MixtureCursor
+from scaled import scaled
 
 SIZES = {"small": 1000, "large": 6000, "tiny": 20}
 BALANCES = {
@@ -163,7 +164,7 @@ def test_nothing_moves_over_a_stage(parts):
 sizes = st.tuples(st.integers(1, 4), st.integers(1, 9))
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=scaled(25))
 @given(
     st.sampled_from(sorted(BALANCES)),
     st.lists(

@@ -20,6 +20,7 @@ import pagefeed as pf
 from made.changed_tables import IcebergTable, write_delta
 from models.table_model import KINDS, Column, Kind, TableModel
 from pagefeed.dataset import ParquetDataset
+from scaled import scaled
 
 SEEDS = st.integers(0, 2**32)
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
@@ -140,13 +141,13 @@ def delta(seed: int, mode: str) -> None:
 
 @pytest.mark.parametrize("by", ["ids", "names"])
 @given(SEEDS)
-@settings(max_examples=8, phases=PHASES)
+@settings(max_examples=scaled(8), phases=PHASES)
 def test_iceberg(by, seed):
     iceberg(seed, by)
 
 
 @pytest.mark.parametrize("mode", ["none", "name", "id"])
 @given(SEEDS)
-@settings(max_examples=5, phases=PHASES)
+@settings(max_examples=scaled(5), phases=PHASES)
 def test_delta(mode, seed):
     delta(seed, mode)

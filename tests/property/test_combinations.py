@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, note
+from hypothesis import settings as settings_of
 from hypothesis import strategies as st
 
 import pagefeed as pf
@@ -27,6 +28,7 @@ from pagefeed.errors import (
     InvalidArgumentError,
     UnsupportedError,
 )
+from scaled import scaled
 
 REFUSED = (
     *(ColumnNotFoundError, EmptySelectionError),
@@ -213,6 +215,7 @@ def check_nothing_is_lost(source: Any, options: dict[str, Any]) -> None:
         assert found == rows
 
 
+@settings_of(max_examples=scaled(50))
 @given(st.data())
 def test_it_works_or_is_refused_by_name(made, data):
     try:

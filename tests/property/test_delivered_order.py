@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import pagefeed as pf
 from made.flat_files import write_megatron
 from made.shuffles import BUFFER, PAGES
+from scaled import scaled
 
 LENGTH = 256
 DOCUMENTS = pf.Documents([], max_length=LENGTH)
@@ -56,7 +57,7 @@ def delivered(data, shuffle, seed, options):
 
 @pytest.mark.parametrize("shuffle", ["page", PAGES, BUFFER])
 @pytest.mark.parametrize("name", SETTINGS)
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=scaled(4), deadline=None)
 @given(seed=st.integers(0, 1 << 30), num_documents=st.sampled_from([700, 7000]))
 def test_position_and_contents_do_not_correlate(name, shuffle, seed, num_documents):
     rng = np.random.default_rng(seed)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pagefeed.documents.budgets import batches_of_lengths
+from scaled import scaled
 
 LENGTHS = st.lists(st.integers(0, 40), max_size=200)
 
@@ -45,7 +46,7 @@ def test_joined_batches_are_full_and_hold_each_document_once(lengths, budget):
     assert sum(2 * size <= budget for size in sizes) <= 1
 
 
-@settings(max_examples=20)
+@settings(max_examples=scaled(20))
 @given(st.integers(0, 99))
 def test_little_of_the_budget_is_wasted(seed):
     rng = np.random.default_rng(seed)

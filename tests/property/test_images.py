@@ -1,7 +1,5 @@
 """Texts with images are delivered exactly, whatever is asked of their loaders."""
 
-import os
-
 import pytest
 from hypothesis import Phase, settings
 
@@ -14,14 +12,14 @@ from models.image_runs import (
     rows_in,
     tokens_of,
 )
+from scaled import EXAMPLES, scaled
 
-TIMES = int(os.environ.get("PAGEFEED_LONGER_TESTS", "1"))
-TestImages = pytest.mark.timeout(120 * TIMES)(ImageMachine.TestCase)
-TestDocuments = pytest.mark.timeout(120 * TIMES)(DocumentsMachine.TestCase)
+TestImages = pytest.mark.timeout(max(120, 2 * EXAMPLES))(ImageMachine.TestCase)
+TestDocuments = pytest.mark.timeout(max(120, 2 * EXAMPLES))(DocumentsMachine.TestCase)
 TestImages.settings = TestDocuments.settings = settings(
     phases=[Phase.generate],
-    derandomize=TIMES == 1,
-    max_examples=10 * TIMES,
+    derandomize=EXAMPLES <= 100,
+    max_examples=scaled(10),
     stateful_step_count=20,
 )
 

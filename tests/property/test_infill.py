@@ -27,6 +27,7 @@ from models.infill_model import (
 )
 from pagefeed.core.sequences.packed import pack_lengths
 from pagefeed.infilling.infill import infilling_of
+from scaled import scaled
 
 NUM_DOCUMENTS = 90
 MARKERS: dict[str, Any] = {"prefix": 900_001, "middle": 900_002, "suffix": 900_003}
@@ -151,7 +152,7 @@ def check_origins(loader: pf.Loader, found: dict[str, list[Any]]) -> None:
         assert not own
 
 
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=scaled(12))
 @given(infill=INFILLS, epoch=EPOCHS, length=st.integers(3, 90), bos=TOKENS, eos=TOKENS)
 def test_windows_hold_the_line_of_the_model(
     infill: pf.Infill, epoch: int, length: int, bos: int | None, eos: int | None
@@ -175,7 +176,7 @@ def _numbered(epoch: int) -> list[tuple[int, int, list[int]]]:
     return [(number, epoch, tokens) for number, tokens in enumerate(documents())]
 
 
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=scaled(12))
 @given(
     infill=INFILLS,
     epoch=EPOCHS,
@@ -243,7 +244,7 @@ def _parts(pieces: Any, row: int, bos: int | None, lengths: list[int]) -> list[r
     ]
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=scaled(15))
 @given(infill=INFILLS, epoch=EPOCHS, most=st.integers(1, 500))
 def test_documents_are_those_of_the_model(
     infill: pf.Infill, epoch: int, most: int
@@ -270,7 +271,7 @@ def test_documents_are_those_of_the_model(
     assert all(len(tokens) == len(negated) for tokens, negated in shown)
 
 
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=scaled(12))
 @given(infill=INFILLS, epoch=EPOCHS)
 def test_the_inverse_of_every_row_is_its_document(
     infill: pf.Infill, epoch: int
@@ -279,7 +280,7 @@ def test_the_inverse_of_every_row_is_its_document(
         assert inverted(infill, infilled(infill, number, epoch, tokens)) == tokens
 
 
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=scaled(12))
 @given(
     infill=INFILLS,
     sizes=st.tuples(st.integers(1, 4), st.integers(1, 3)),

@@ -9,10 +9,11 @@ from pagefeed.mixture import (
     Course,
     CourseInOrder,
 )
+from scaled import scaled
 
 
 @given(staged(3000), lanes)
-@settings(max_examples=30)
+@settings(max_examples=scaled(30))
 def test_each_lane_delivers_a_prefix_of_every_dataset(plan, lanes):
     course = Course(plan, num_lanes=lanes, seed=1)
     positions = np.arange(4000)
@@ -26,7 +27,7 @@ def test_each_lane_delivers_a_prefix_of_every_dataset(plan, lanes):
 
 
 @given(staged(3000), lanes, st.lists(st.integers(0, 4000), min_size=1, max_size=20))
-@settings(max_examples=30)
+@settings(max_examples=scaled(30))
 def test_any_position_alone_is_as_among_all(plan, lanes, positions):
     course = Course(plan, num_lanes=lanes, seed=1)
     dataset, local = course.at(np.arange(4001))
@@ -45,7 +46,7 @@ def test_any_position_alone_is_as_among_all(plan, lanes, positions):
     st.sampled_from([0, 100]),
     lanes,
 )
-@settings(max_examples=30)
+@settings(max_examples=scaled(30))
 def test_a_change_leaves_what_was_before_it(plan, position, weights, anneal, lanes):
     weights = weights[: len(plan.components)]
     weights[0] += 0.1
@@ -57,7 +58,7 @@ def test_a_change_leaves_what_was_before_it(plan, position, weights, anneal, lan
 
 
 @given(staged(3000), real_lanes)
-@settings(max_examples=30)
+@settings(max_examples=scaled(30))
 def test_in_file_order_each_dataset_comes_from_front_to_back(plan, lanes):
     course = CourseInOrder(plan, num_lanes=lanes, seed=1)
     positions = np.arange(2000)

@@ -22,12 +22,13 @@ from pagefeed.mixture import (
     CourseInOrder,
 )
 from pagefeed.mixture.chain import MAX_TURN, ONE
+from scaled import scaled
 
 sizes = st.lists(st.integers(1, 120), min_size=1, max_size=5)
 
 
 @given(sizes, st.data(), lanes, st.sampled_from([Course, CourseInOrder]))
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 def test_with_caps_every_sequence_is_delivered_so_often(sizes, data, lanes, make):
     one = st.floats(1e-3, 1)
     weights = data.draw(st.lists(one, min_size=len(sizes), max_size=len(sizes)))
@@ -58,7 +59,7 @@ def test_with_caps_every_sequence_is_delivered_so_often(sizes, data, lanes, make
 
 
 @given(st.lists(st.integers(1, 120), min_size=2, max_size=5), st.data(), real_lanes)
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 def test_a_change_leaves_what_was_before_it_also_when_datasets_run_out(
     sizes, data, lanes
 ):
@@ -133,7 +134,7 @@ def test_a_dataset_without_weight_is_never_delivered():
 
 
 @given(weight_lists, st.integers(0, 1 << 39), st.data())
-@settings(max_examples=30)
+@settings(max_examples=scaled(30))
 def test_a_chain_counts_what_it_deals(weights, start, data):
     chain = Chain(weights, range(len(weights)))
     one = st.integers(0, ONE - 1)
@@ -162,7 +163,7 @@ def test_turns_that_are_never_reached_are_said_to_be():
 
 
 @given(st.data(), st.lists(st.integers(1, 6), min_size=2, max_size=2))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=scaled(25), deadline=None)
 def test_a_mixture_that_runs_out_before_a_stage_is_refused_when_made(data, steps):
     """A loader that was made has a length, and delivers as many batches."""
     folder = two_datasets()

@@ -10,6 +10,7 @@ from pagefeed.mixture import (
     Course,
     Schedule,
 )
+from scaled import scaled
 
 
 def ideal_counts(plan: Schedule, num_positions: int) -> np.ndarray:
@@ -47,7 +48,7 @@ def bound_of(weights):
 
 
 @given(weight_lists, lanes, st.integers(0, 5))
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 def test_every_prefix_is_within_a_sequence_per_lane_of_the_weights(
     weights, lanes, seed
 ):
@@ -60,7 +61,7 @@ def test_every_prefix_is_within_a_sequence_per_lane_of_the_weights(
 
 
 @given(weight_lists, real_lanes)
-@settings(max_examples=30)
+@settings(max_examples=scaled(30))
 def test_lanes_leave_room_below_the_bound(weights, lanes):
     assert (
         error_in_lanes(Course(schedule(weights), num_lanes=lanes, seed=0), 3000) < 0.75
@@ -68,13 +69,13 @@ def test_lanes_leave_room_below_the_bound(weights, lanes):
 
 
 @given(staged(3000), real_lanes, st.integers(0, 5))
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 def test_every_prefix_is_within_a_sequence_per_lane_over_stages(plan, lanes, seed):
     assert error_in_lanes(Course(plan, num_lanes=lanes, seed=seed), 3000) < 1
 
 
 @given(staged(1000), st.integers(1, 5))
-@settings(max_examples=30)
+@settings(max_examples=scaled(30))
 def test_errors_of_few_lanes_do_not_add_up(plan, lanes):
     # Fewer than a mixture has: roundings have no others to even them out.
     assert error_in_lanes(Course(plan, num_lanes=lanes, seed=1), 1000) < 3

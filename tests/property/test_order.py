@@ -22,6 +22,7 @@ from pagefeed.core.order import window as window_module
 from pagefeed.core.order.keys import expand_key, hash64
 from pagefeed.core.order.permutation import PermutationFamily
 from pagefeed.core.sequences import Blocks, ExplicitBlocks
+from scaled import scaled
 
 LARGEST = (1 << 63) - 1
 
@@ -120,7 +121,7 @@ def test_hashes_of_many_are_those_of_each(values, seed):
 
 
 @given(cases)
-@settings(max_examples=200)
+@settings(max_examples=scaled(200))
 def test_order_is_a_permutation_with_an_inverse(case):
     order = case.order()
     units = order.at(range(order.num_units))
@@ -146,7 +147,7 @@ small_cases = st.builds(
 
 
 @given(small_cases)
-@settings(max_examples=200)
+@settings(max_examples=scaled(200))
 def test_small_orders_are_the_order(case):
     order = case.order()
     small = SmallOrder(order)
@@ -156,7 +157,7 @@ def test_small_orders_are_the_order(case):
 
 
 @given(cases, st.integers(1, 200))
-@settings(max_examples=100)
+@settings(max_examples=scaled(100))
 def test_ranks_of_any_world_size_share_the_epoch(case, world_size):
     order = case.order()
     units = order.at(range(order.num_units))
@@ -168,7 +169,7 @@ def test_ranks_of_any_world_size_share_the_epoch(case, world_size):
 
 
 @given(cases, st.data())
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 def test_units_do_not_depend_on_how_they_are_asked_for(case, data):
     units = case.order().at(range(case.blocks.num_sequences))
     order = case.order()
@@ -187,7 +188,7 @@ def test_units_do_not_depend_on_how_they_are_asked_for(case, data):
 
 
 @given(cases)
-@settings(max_examples=100)
+@settings(max_examples=scaled(100))
 def test_lanes_are_read_alone(case):
     order = case.order()
     units = order.at(range(order.num_units))
@@ -202,7 +203,7 @@ def test_lanes_are_read_alone(case):
 
 
 @given(cases)
-@settings(max_examples=100)
+@settings(max_examples=scaled(100))
 def test_a_unit_stays_in_its_lane_and_moves_less_than_the_window(case):
     still = case._replace(window=0).order()
     moved = case.order()

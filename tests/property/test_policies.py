@@ -15,6 +15,7 @@ from policies.excess_loss import ExcessLoss
 import pagefeed as pf
 from pagefeed.errors import StateMismatchError
 from pagefeed.mixing.memory import Memory
+from scaled import scaled
 
 NAMES = ("code", "math", "web")
 PRIOR = {"code": 0.3, "math": 0.1, "web": 0.6}
@@ -31,7 +32,7 @@ def policies() -> dict[str, Any]:
     }
 
 
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 @given(
     st.sampled_from([*policies()]),
     st.lists(losses, min_size=1, max_size=120),
@@ -114,7 +115,7 @@ def test_what_ado_remembers_of_32_datasets_is_small():
     names = [f"dataset-{number:02}" for number in range(32)]
     policy = ADO(dict.fromkeys(names, 1.0), warmup=0)
     rng = np.random.default_rng(0)
-    for step in range(1, 2001):
+    for step in range(1, 401):
         found = rng.random(32) + 2 + 3 / np.sqrt(step)
         policy.update(100 * step, dict(zip(names, found.tolist(), strict=True)))
     assert len(json.dumps(policy.state_dict())) < 64 << 10

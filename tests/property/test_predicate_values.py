@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import pagefeed as pf
 from pagefeed.errors import InvalidArgumentError
+from scaled import scaled
 
 SIGNS = {
     "==": operator.eq,
@@ -109,7 +110,7 @@ def is_true(sign: str, value: Any, literal: float, name: Any) -> bool:
     return bool(SIGNS[sign](Fraction(value), exact))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=scaled(300), deadline=None)
 @given(column=compared(), sign=st.sampled_from([*SIGNS]), is_left=st.booleans())
 def test_numbers_are_compared_in_the_type_of_the_column(
     column: tuple[Any, Numbers, float], sign: str, is_left: bool
@@ -130,7 +131,7 @@ def test_numbers_are_compared_in_the_type_of_the_column(
     assert selected(array, predicate) == expected
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scaled(100), deadline=None)
 @given(column=compared())
 def test_tiers_are_cut_as_predicates_are(column: tuple[Any, Numbers, float]):
     name, values, edge = column
@@ -148,7 +149,7 @@ def test_tiers_are_cut_as_predicates_are(column: tuple[Any, Numbers, float]):
     assert found == expected
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scaled(150), deadline=None)
 @given(one=columns(), other=columns(), sign=st.sampled_from([*SIGNS]))
 def test_columns_of_any_two_types_are_compared(
     one: tuple[Any, Numbers], other: tuple[Any, Numbers], sign: str
@@ -168,7 +169,7 @@ def test_columns_of_any_two_types_are_compared(
     assert selected(both, f"a {sign} b") == expected
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scaled(150), deadline=None)
 @given(
     one=columns(),
     other=columns(),
@@ -203,7 +204,7 @@ def test_arithmetic_is_that_of_float64(
 TEXTS = st.text(alphabet="aé%_\\n'\\\\.", max_size=5)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scaled(100), deadline=None)
 @given(
     texts=st.lists(st.none() | TEXTS, min_size=1, max_size=12),
     part=TEXTS,

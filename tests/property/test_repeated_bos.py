@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import pagefeed as pf
 from pagefeed.errors import InvalidArgumentError
+from scaled import scaled
 
 BOS, EOS, PADDING, IGNORED = 1, 2, 0, -100
 FIRST = 10
@@ -47,7 +48,7 @@ def write(folder: Path, rows: list[list[int]]) -> None:
         pq.write_table(table, folder / f"{number}.parquet", row_group_size=7)
 
 
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 @given(
     lengths=LENGTHS,
     length=st.sampled_from([2, 3, 8, 16]),

@@ -15,6 +15,7 @@ from models.released import write_dataset
 from pagefeed.core._base import finished
 from pagefeed.core.run import gathered
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
+from scaled import scaled
 
 Make = Callable[[int, int], pf.Loader]
 """Makes a loader of a batch size and a world size."""
@@ -194,7 +195,7 @@ def check(make: Make, moves: list[tuple[str, Any]], sizes: tuple[int, int]) -> N
 
 
 @pytest.mark.filterwarnings("ignore:set_epoch.* goes back")
-@settings(max_examples=40, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=scaled(40), phases=[Phase.explicit, Phase.generate])
 @given(run=RUNS, epochs=st.sampled_from([1, 2, None]), moves=MOVES, sizes=SIZES)
 def test_states_of_one_dataset(datasets, run, epochs, moves, sizes):
     def make(batch_size: int, world_size: int) -> pf.Loader:
@@ -205,7 +206,7 @@ def test_states_of_one_dataset(datasets, run, epochs, moves, sizes):
 
 @pytest.mark.filterwarnings("ignore:set_epoch.* goes back")
 @pytest.mark.timeout(400)  # 20 s, and many times that beside other work.
-@settings(max_examples=40, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=scaled(40), phases=[Phase.explicit, Phase.generate])
 @given(run=RUNS, options=mixtures(), moves=MOVES, sizes=SIZES)
 def test_states_of_mixtures(datasets, run, options, moves, sizes):
     weights = options.pop("weights")

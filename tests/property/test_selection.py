@@ -14,6 +14,7 @@ import pagefeed as pf
 from models.selecting import open_rows, predicates, rows_strategy, text_of, truth_of
 from models.selecting import write_rows as write
 from pagefeed.errors import EmptySelectionError, InvalidArgumentError
+from scaled import scaled
 
 LAYOUTS: list[dict[str, Any]] = [
     {},
@@ -87,7 +88,7 @@ def check_spans(dataset, expected):
         assert begins.tolist() == changes
 
 
-@settings(max_examples=40)
+@settings(max_examples=scaled(40))
 @given(
     files=FILES,
     trees=st.lists(predicates(), min_size=1, max_size=2),
@@ -175,7 +176,7 @@ def check_delivery(dataset, files, expected):
         assert first.steps_of(dataset.index.files[number], row) == []
 
 
-@settings(max_examples=25)
+@settings(max_examples=scaled(25))
 @given(
     files=FILES,
     layout=st.sampled_from(LAYOUTS),

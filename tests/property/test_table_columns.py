@@ -16,6 +16,7 @@ from pyiceberg.types import IntegerType, LongType
 import pagefeed as pf
 from made.tables import catalog_in
 from pagefeed.dataset import ParquetDataset
+from scaled import scaled
 
 NAMES = ["a", "b", "c", "d"]
 VALUES = st.integers(-3, 3) | st.none()
@@ -114,7 +115,7 @@ class Model:
 
 
 @given(CHANGES)
-@settings(max_examples=8)
+@settings(max_examples=scaled(8))
 def test_iceberg(changes):
     with tempfile.TemporaryDirectory() as name:
         folder, model = Path(name), Model()
@@ -167,7 +168,7 @@ def _evolve(table: Any, model: Model, kind: str, value: Any) -> None:
 
 
 @given(CHANGES)
-@settings(max_examples=8)
+@settings(max_examples=scaled(8))
 def test_delta(changes):
     with tempfile.TemporaryDirectory() as name:
         folder, model = Path(name), Model()

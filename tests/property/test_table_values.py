@@ -22,6 +22,7 @@ from pyiceberg.transforms import IdentityTransform
 import pagefeed as pf
 from made.tables import catalog_in
 from pagefeed.dataset import ParquetDataset
+from scaled import scaled
 
 
 class Kind(NamedTuple):
@@ -170,7 +171,7 @@ def check(case: Case, web: ParquetDataset) -> None:
 
 
 @given(cases(is_iceberg=False))
-@settings(max_examples=10)
+@settings(max_examples=scaled(10))
 def test_delta(case):
     with tempfile.TemporaryDirectory() as folder:
         for place, table in enumerate(case.tables()):
@@ -186,7 +187,7 @@ def test_delta(case):
 
 
 @given(cases(is_iceberg=True), st.booleans())
-@settings(max_examples=10)
+@settings(max_examples=scaled(10))
 def test_iceberg(case, expires):
     with tempfile.TemporaryDirectory() as name:
         catalog, _ = catalog_in(Path(name))

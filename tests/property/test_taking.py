@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import pagefeed as pf
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.selection import taking
+from scaled import scaled
 
 LENGTHS = st.lists(st.integers(0, 40), min_size=1, max_size=60).filter(any)
 
@@ -40,7 +41,7 @@ def kept(dataset) -> list[int]:
     return [row["input_ids"][0] for row in dataset if row["input_ids"]]
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=scaled(40))
 @given(LENGTHS, st.data())
 def test_subsets_hold_enough_and_are_nested(lengths, data):
     total = sum(lengths)

@@ -11,6 +11,7 @@ from models.courses import part, schedule, staged
 from pagefeed.core.run import MAX_STATE_BYTES
 from pagefeed.errors import StateMismatchError
 from pagefeed.mixture import Component, Course, Schedule, WeightChange, rounded
+from scaled import scaled
 
 weight = st.one_of(st.just(0.0), st.floats(1e-8, 1), st.floats(1e-300, 1e300))
 
@@ -75,7 +76,7 @@ def test_a_state_of_another_order_is_refused(version):
         Schedule.from_dict(state)
 
 
-@settings(max_examples=40)
+@settings(max_examples=scaled(40))
 @given(
     staged(2000),
     st.data(),

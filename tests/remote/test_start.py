@@ -11,7 +11,7 @@ import pytest
 
 import pagefeed as pf
 from made.numbered import LENGTH, numbered_loader
-from made.shared_data import shared
+from made.shared_data import parquet_testing
 from pagefeed.errors import InvalidArgumentError, PagefeedError, UnsupportedError
 from servers.object_store import s3_server
 
@@ -122,7 +122,7 @@ def test_footers_count_what_headers_count(tmp_path, dictionary, version):
 
 
 def test_what_footers_do_not_prove_is_told():
-    path = shared("data", "parquet-testing", "data", "alltypes_plain.parquet")
+    path = parquet_testing("data", "alltypes_plain.parquet")
     with pytest.raises(UnsupportedError, match="does not prove") as caught:
         pf.PageIndex.build(path, "id", page_index="row_group")
     assert any("1 files are read" in note for note in caught.value.__notes__)
@@ -135,7 +135,7 @@ def test_what_footers_do_not_prove_is_told():
 def test_what_footers_count_is_what_old_files_hold():
     """Of all files of other writers: right, or not taken."""
     taken = 0
-    for path in sorted(shared("data", "parquet-testing", "data").glob("*.parquet")):
+    for path in sorted(parquet_testing("data").glob("*.parquet")):
         with suppress(pa.ArrowException, PagefeedError, OSError):
             for column in pq.ParquetFile(path).schema_arrow.names:
                 with suppress(PagefeedError):

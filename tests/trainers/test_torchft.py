@@ -20,8 +20,8 @@ import pytest
 from pagefeed.errors import InvalidArgumentError
 from trainers.running import JOBS, TESTS, make_loader, refuses_all, write_data
 
-torch = pytest.importorskip("torch")
-torchft = pytest.importorskip("torchft")
+torch = pytest.importorskip("torch", reason="make test-trainers ARGS=torchft")
+torchft = pytest.importorskip("torchft", reason="make test-trainers ARGS=torchft")
 from torchft.coordination import LighthouseServer  # noqa: E402
 
 from pagefeed.integrations.torchft import QuorumFeed  # noqa: E402

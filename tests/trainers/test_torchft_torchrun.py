@@ -16,9 +16,11 @@ import pytest
 from made.launched import free_port
 from trainers.running import TESTS, Told, write_data
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torchft", reason="make test-trainers ARGS=torchft")
 
-import pagefeed as pf  # noqa: E402
+import torch
+
+import pagefeed as pf
 
 PAGE = TESTS.parent / "docs/recipes/ranks-that-come-and-go-with-torchrun.md"
 STEPS = 120

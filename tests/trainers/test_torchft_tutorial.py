@@ -7,7 +7,7 @@ import pytest
 from made import pages
 from trainers.running import TESTS
 
-pytest.importorskip("torchft")
+pytest.importorskip("torchft", reason="make test-trainers ARGS=torchft")
 
 PAGE = TESTS.parent / "docs/tutorials/elastic-fleet.md"
 

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
 
 import pagefeed as pf
 from made.numbered import write_numbered
+from made.optional import torch
 from pagefeed.errors import InvalidArgumentError
 
 FIELDS = ("input_ids", "labels", "position_ids", "loss_mask", "cu_seqlens")

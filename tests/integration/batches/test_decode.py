@@ -10,12 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
-from torch.utils.data import DataLoader
 
 import pagefeed as pf
+from made.optional import as_dataset, torch
 from pagefeed.errors import DataError, InvalidArgumentError
-from pagefeed.torch import as_dataset
 
 COUNT = 30
 
@@ -141,7 +139,9 @@ def test_what_a_function_raises_is_told_with_its_row(tmp_path: Path):
 
 def test_workers_of_torch_hand_bytes_over(tmp_path: Path):
     feed = loader(write(tmp_path), ["image", "n", "text"])
-    batches = [*DataLoader(as_dataset(feed), batch_size=None, num_workers=1)]
+    batches = [
+        *torch.utils.data.DataLoader(as_dataset(feed), batch_size=None, num_workers=1)
+    ]
     assert [bytes(one) for one in batches[1]["image"]] == [
         bytes([n]) * n for n in range(8, 16)
     ]

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
 from tokenizers import AddedToken, models, pre_tokenizers
 from tokenizers import Tokenizer as Library
 
 import pagefeed as pf
 from made import images
+from made.optional import torch
 from pagefeed.errors import (
     CorruptFileError,
     DataError,

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import pagefeed as pf
 from made.documents import (
@@ -15,6 +14,7 @@ from made.documents import (
     make_documents,
     write_documents,
 )
+from made.optional import torch
 from models.field_model import assert_model
 from pagefeed.core._base import FIELDS as ALL_FIELDS
 from pagefeed.errors import InvalidArgumentError

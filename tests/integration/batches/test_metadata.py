@@ -10,9 +10,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
 
 import pagefeed as pf
+from made.optional import torch
 from made.texts_made import make_tokenizer
 from pagefeed.errors import (
     ColumnNotFoundError,

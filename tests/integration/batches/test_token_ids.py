@@ -21,6 +21,7 @@ from made.handmade import (
     one_column,
     rle_run,
 )
+from made.pairs import pairs
 from pagefeed import Documents, Loader, Packed, SequenceView, Windows
 from pagefeed.core.any_loader import share
 from pagefeed.core.sequences import Cut
@@ -48,9 +49,11 @@ def assert_place(error: TokenRangeError, path: Path) -> None:
     assert error.offset is not None
 
 
-@pytest.mark.parametrize("sequences", SETTINGS, ids=repr)
-@pytest.mark.parametrize("use_dictionary", [True, False])
-@pytest.mark.parametrize("kind", TYPES, ids=str)
+@pytest.mark.parametrize(
+    ("sequences", "use_dictionary", "kind"),
+    pairs(SETTINGS, [True, False], TYPES),
+    ids=str,
+)
 def test_negative_numbers_are_refused(
     tmp_path: Path,
     kind: pa.DataType,
@@ -66,10 +69,16 @@ def test_negative_numbers_are_refused(
     assert_place(caught.value, path)
 
 
-@pytest.mark.parametrize("sequences", SETTINGS, ids=repr)
-@pytest.mark.parametrize("use_dictionary", [True, False])
-@pytest.mark.parametrize("largest", [100, 50_256, 128_255])
-@pytest.mark.parametrize("kind", [pa.int32(), pa.uint32(), pa.int64()], ids=str)
+@pytest.mark.parametrize(
+    ("sequences", "use_dictionary", "largest", "kind"),
+    pairs(
+        SETTINGS,
+        [True, False],
+        [100, 50_256, 128_255],
+        [pa.int32(), pa.uint32(), pa.int64()],
+    ),
+    ids=str,
+)
 def test_numbers_beyond_the_vocabulary_are_refused(
     tmp_path: Path,
     kind: pa.DataType,

@@ -93,7 +93,7 @@ def test_every_step_once_and_in_order(folder, epochs, num_workers, method):
         (1, "fork", False),
         (2, "fork", False),
         (3, "fork", True),
-        (2, "spawn", False),
+        pytest.param(2, "spawn", False, marks=pytest.mark.slow),
         (2, "forkserver", True),
     ],
 )

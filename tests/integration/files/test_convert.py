@@ -1,5 +1,6 @@
 """Token files in one format become the same documents in another."""
 
+import itertools
 import json
 from inspect import unwrap
 from pathlib import Path
@@ -38,8 +39,10 @@ def source(tmp_path_factory) -> pf.dataset.ParquetDataset:
     return pf.parquet(folder, column="input_ids")
 
 
-@pytest.mark.parametrize("via", TOKEN_FORMATS)
-@pytest.mark.parametrize("dtype", ["uint16", "int32"])
+@pytest.mark.parametrize(
+    ("via", "dtype"),
+    [*zip(TOKEN_FORMATS, itertools.cycle(["uint16", "int32"]), strict=False)],
+)
 def test_there_and_back(source, tmp_path, via, dtype):
     done = pf.convert(source, tmp_path / "out", to=via, dtype=dtype, shard_size=20_000)
     assert (done.num_documents, done.num_tokens) == (len(DOCUMENTS), len(TOKENS))
@@ -52,8 +55,9 @@ def test_there_and_back(source, tmp_path, via, dtype):
     assert leftover == []
 
 
-@pytest.mark.parametrize("to", ["parquet", "stream", "mds"])
-@pytest.mark.parametrize("shard_size", ["1KB", "30KB", "1MB"])
+@pytest.mark.parametrize(
+    ("to", "shard_size"), [("parquet", "1KB"), ("stream", "30KB"), ("mds", "1MB")]
+)
 def test_shards_are_as_large_as_is_said(tmp_path, to, shard_size):
     rng = np.random.default_rng(0)
     rows = [rng.integers(0, 60_000, rng.integers(0, 100)) for _ in range(9000)]
@@ -68,8 +72,16 @@ def test_shards_are_as_large_as_is_said(tmp_path, to, shard_size):
     assert max(file.stat().st_size for file in shards) < 1.2 * most + 4000
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint16", "uint32", "int64"])
-@pytest.mark.parametrize("compression", get_args(Compression))
+@pytest.mark.parametrize(
+    ("dtype", "compression"),
+    [
+        *zip(
+            ["uint8", "int16", "uint16", "uint32", "int64"],
+            itertools.cycle(get_args(Compression)),
+            strict=False,
+        )
+    ],
+)
 def test_parquet_is_written_as_is_said(tmp_path, dtype, compression):
     # Enough tokens for a dictionary. The last token of uint32 and int64 is beyond it.
     rng = np.random.default_rng(0)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pagefeed.images import size_of
+from scaled import scaled
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
 
@@ -99,7 +100,7 @@ def stored(draw):
     return out.getvalue()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60), deadline=None)
 @given(data=stored(), cut=st.floats(0, 1), damage=st.randoms(use_true_random=False))
 def test_sizes_of_all_kinds_are_those_of_pillow(data, cut, damage):
     with Image.open(io.BytesIO(data)) as opened:

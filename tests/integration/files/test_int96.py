@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
-from made.shared_data import shared
+from made.shared_data import parquet_testing
 from pagefeed.dataset import ParquetDataset
 from pagefeed.errors import UnsupportedError
 
@@ -122,7 +122,7 @@ def test_files_of_several_writers_have_the_finest_unit(tmp_path):
 
 def test_a_file_of_spark():
     """Its last year is one in which Spark's own days overflow."""
-    path = shared("data", "parquet-testing", "data", "int96_from_spark.parquet")
+    path = parquet_testing("data", "int96_from_spark.parquet")
     web = pf.parquet(path, column="a")
     for use in (lambda: list(web), lambda: len(web.where("a > '2024-01-01'"))):
         with pytest.raises(UnsupportedError, match="INT96 timestamp of about the year"):

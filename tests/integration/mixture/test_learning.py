@@ -1,5 +1,6 @@
 """Learners: losses add up by dataset, and weights that follow them are in the state."""
 
+import itertools
 import json
 import logging
 import math
@@ -8,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from policies.ado import ADO
 from policies.excess_loss import ExcessLoss
 
 import pagefeed as pf
+from made.optional import torch
+from made.pairs import pairs
 from models.mixing import write_datasets
 from pagefeed.errors import InvalidArgumentError, LossWarning, StateMismatchError
 from pagefeed.reports import forecast, mixture_weights
@@ -81,8 +83,9 @@ POLICIES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("kind", POLICIES)
-@pytest.mark.parametrize("stop", [7, 103, 133])
+@pytest.mark.parametrize(
+    ("kind", "stop"), [*zip(POLICIES, itertools.cycle([7, 103, 133]), strict=False)]
+)
 def test_killed_and_resumed_it_decides_as_before(datasets, kind, stop):
     whole, end = train(make(datasets), 180, POLICIES[kind]())
     first, saved = train(make(datasets), stop, POLICIES[kind]())
@@ -111,9 +114,14 @@ def test_another_learner_goes_on_where_the_one_before_was(datasets, is_pickled):
 
 
 @pytest.mark.filterwarnings("ignore::pagefeed.errors.LossWarning")
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 1e300])
-@pytest.mark.parametrize("kind", ["ado", "excess", "fixed"])
-@pytest.mark.parametrize("as_tensors", [False, True])
+@pytest.mark.parametrize(
+    ("bad", "kind", "as_tensors"),
+    pairs(
+        [math.nan, math.inf, -math.inf, 1e300],
+        ["ado", "excess", "fixed"],
+        [False, True],
+    ),
+)
 def test_a_loss_that_is_not_finite_is_left_out_by_name(datasets, bad, kind, as_tensors):
     """Whether the run is resumed meanwhile or not; later losses count again."""
     equal = {"code": 1.0, "math": 1.0, "web": 1.0}
@@ -398,7 +406,7 @@ def test_a_shifted_label_counts_where_a_row_begins(datasets, shifted):
     assert [*learner.means().values()] == [2 if shifted else 1]
 
 
-@pytest.mark.parametrize("xp", [np, torch])
+@pytest.mark.parametrize("xp", [np, pytest.param(torch, id="torch")])
 def test_arrays_of_other_shapes_are_refused(datasets, xp):
     learner = pf.mixing.Learner(make(datasets))
     ids, labels = xp.zeros(4, dtype=xp.int32), xp.zeros((4, 16), dtype=xp.int64)

@@ -39,6 +39,7 @@ def test_the_mixture_that_learns(tmp_path):
     assert "dealt again without losses: True" in found
 
 
+@pytest.mark.dear
 def test_torch_alone(tmp_path):
     for module in ("torch", "tokenizers"):
         pytest.importorskip(module, reason=f"{module} is not installed")
@@ -113,6 +114,7 @@ def test_a_student_learns_from_files_as_from_the_teacher(tmp_path):
     assert found.startswith("loss ")
 
 
+@pytest.mark.dear
 def test_two_ranks_tell_their_step_times():
     pytest.importorskip("torch", reason="torch is not installed")
     done = subprocess.run(

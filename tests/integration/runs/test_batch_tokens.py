@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
-import pagefeed.torch
+from made.optional import as_dataset
 from pagefeed.cli import main
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 
@@ -243,7 +243,7 @@ def test_workers_of_a_data_loader_share_the_steps(web):
     torch = pytest.importorskip("torch")
     one = loader(web[0], format="torch")
     expected = [batch["input_ids"] for batch in one]
-    data = pagefeed.torch.as_dataset(loader(web[0], format="torch"))
+    data = as_dataset(loader(web[0], format="torch"))
     workers = torch.utils.data.DataLoader(data, batch_size=None, num_workers=2)
     for batch, tokens in zip(workers, expected, strict=True):
         assert torch.equal(batch["input_ids"], tokens)

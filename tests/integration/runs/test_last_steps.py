@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import pagefeed as pf
 from made.numbered import LENGTH, numbered_loader, write_numbered
 from pagefeed.core.run.route import NO_POSITION, Route, Step, StepIndex
+from scaled import scaled
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +20,7 @@ def folder(tmp_path_factory):
     return path
 
 
-@settings(max_examples=200)
+@settings(max_examples=scaled(200))
 @given(
     num_sequences=st.integers(1, 120),
     batch_size=st.integers(1, 5),
@@ -155,7 +156,7 @@ def test_the_mean_loss_of_an_evaluation_is_exact(folder, batch_size, world_size)
         assert min(counts) > 0
 
 
-@settings(max_examples=200)
+@settings(max_examples=scaled(200))
 @given(
     start=st.integers(0, 20),
     num_sequences=st.integers(0, 120),

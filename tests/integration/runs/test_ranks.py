@@ -23,6 +23,7 @@ from made.numbered import (
 from pagefeed.core.run import NO_SEQUENCE
 from pagefeed.core.run.route import MOST_SEQUENCES, Slot, StepIndex
 from pagefeed.errors import InvalidArgumentError
+from scaled import scaled
 
 WORLD_SIZES = (1, 2, 3, 4, 6, 8, 12, 48, 64, 100)
 
@@ -48,7 +49,7 @@ LEG = st.tuples(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=scaled(40))
 @example(legs=[(100, 5, 1, [0])], shuffle="page")
 @example(legs=[(8, 5, 3, [4]), (48, 2, 0, [3])], shuffle="page")
 @given(
@@ -99,7 +100,7 @@ def test_any_chain_of_resumes_gives_the_same_remaining_sequence(folder, legs, sh
             assert sequences_of_steps(loader, 10**6) == model
 
 
-@settings(max_examples=15)
+@settings(max_examples=scaled(15))
 @given(
     world_size=st.sampled_from([1, 2, 3, 4, 6, 8, 12, 16, 24, 48]),
     batch_size=st.integers(1, 7),

@@ -19,6 +19,7 @@ from made.numbered import (
 from pagefeed.core.run.state_parts import packed_ranges, ranges_fit, unpacked_ranges
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.run import LoaderState
+from scaled import scaled
 
 
 def test_skipped_steps_are_left_out_and_the_others_keep_their_numbers(folder):
@@ -90,7 +91,7 @@ def test_ranges_are_unpacked_as_they_were_packed(begin, lengths, unit):
     assert unpacked_ranges(json.loads(json.dumps(packed_ranges(ranges)))) == ranges
 
 
-@settings(max_examples=30)
+@settings(max_examples=scaled(30))
 @given(seed=st.integers(0, 1000), apart=st.integers(2, 200))
 def test_a_state_of_a_long_run_that_skips_as_much_as_it_may_is_small(
     folder, seed, apart

@@ -16,6 +16,7 @@ from made.numbered import LENGTH, first_tokens, numbered_loader
 from pagefeed.core.run import MOST_RANGES
 from pagefeed.core.sequences.cut import TokenCut
 from pagefeed.errors import StateMismatchError
+from scaled import scaled
 
 USUAL_LANES = 48
 """Runs have so many at the usual numbers of ranks."""
@@ -222,7 +223,7 @@ VALUES = (
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=scaled(300))
 @given(data=st.data())
 def test_any_state_is_taken_or_refused_by_type(loader, mixed, data):
     one = data.draw(st.sampled_from([loader, mixed]))

@@ -19,6 +19,7 @@ from made.documents import (
     sequences_of,
     write_documents,
 )
+from made.pairs import pairs
 from made.shuffles import SHUFFLES
 from pagefeed.cli import main
 from pagefeed.core.sequences.packed import BLOCK_SEQUENCES
@@ -32,28 +33,29 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "plain": {"use_dictionary": False},
     "falls back": {"dictionary_pagesize_limit": 64},
 }
-NUM_FILES = 3
 
 
-@pytest.fixture(scope="module", params=LAYOUTS)
-def written(request, tmp_path_factory):
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """A file of each layout."""
     folder = tmp_path_factory.mktemp("documents")
     documents = make_documents(3, 400, longest=900)
-    write_documents(folder, documents, num_files=NUM_FILES, **LAYOUTS[request.param])
+    write_documents(folder, documents, layouts=[*LAYOUTS.values()])
     return folder, documents
 
 
 def by_file(documents):
-    parts = np.array_split(np.arange(len(documents)), NUM_FILES)
+    parts = np.array_split(np.arange(len(documents)), len(LAYOUTS))
     return [[documents[row] for row in part] for part in parts]
 
 
-@pytest.mark.parametrize(("bos", "eos"), SEPARATORS)
-@pytest.mark.parametrize("length", [1, 7, 32, 1500])
-@pytest.mark.parametrize(("overlap", "join"), [(0, "dataset"), (3, "file")])
-def test_windows_are_the_joined_rows_cut(written, bos, eos, length, overlap, join):
-    if overlap >= length:
-        return
+@pytest.mark.parametrize(
+    ("separators", "length", "cut"),
+    pairs(SEPARATORS, [1, 7, 32, 1500], [(0, "dataset"), (3, "file")]),
+)
+def test_windows_are_the_joined_rows_cut(written, separators, length, cut):
+    (bos, eos), (overlap, join) = separators, cut
+    length = max(length, overlap + 1)
     folder, documents = written
     windows = pf.Windows(length, bos=bos, eos=eos, overlap=overlap, join=join)
     loader = loader_of(folder, windows, shuffle=None, batch_size=8)
@@ -92,12 +94,12 @@ def test_windows_without_a_tail_count_what_they_drop(written, join):
     assert loader.num_padding_tokens == 0
 
 
-@pytest.mark.parametrize(("bos", "eos"), SEPARATORS)
-@pytest.mark.parametrize("length", [1, 7, 32, 1500])
-@pytest.mark.parametrize("method", ["best_fit", "first_fit", "greedy"])
-def test_packed_has_every_token_once(written, bos, eos, length, method):
-    if length == 1 and method != "best_fit":
-        return
+@pytest.mark.parametrize(
+    ("separators", "length", "method"),
+    pairs(SEPARATORS, [1, 7, 32, 1500], ["best_fit", "first_fit", "greedy"]),
+)
+def test_packed_has_every_token_once(written, separators, length, method):
+    bos, eos = separators
     folder, documents = written
     packed = pf.Packed(length, bos=bos, eos=eos, method=method)
     loader = loader_of(folder, packed, batch_size=16)

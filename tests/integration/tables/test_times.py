@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import pagefeed as pf
 from made.tables import catalog_in, rows_table
 from pagefeed.errors import CorruptFileError, InvalidArgumentError, PagefeedError
+from scaled import scaled
 
 EPOCH = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
 SECOND = datetime.timedelta(seconds=1)
@@ -138,7 +139,7 @@ def logs(draw: Any, folder: Path) -> Log:
 
 
 @settings(
-    max_examples=25,
+    max_examples=scaled(25),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -308,7 +308,7 @@ def test_progress_counts_bytes_of_the_inputs_from_the_start(tmp_path, tok):
 def test_progress_never_exceeds_its_total(tmp_path, tok, compress):
     name = {zstd: "a.jsonl.zst", gzip.compress: "a.jsonl.gz"}[compress]
     # Texts that compress a hundredfold: their size is not known in advance.
-    (tmp_path / name).write_bytes(compress(json_lines() * 200))
+    (tmp_path / name).write_bytes(compress(json_lines() * 40))
     told: list[pf.Progress] = []
     with pf.show_progress(told.append):
         pf.tokenize(tmp_path / name, tmp_path / "out", tokenizer=tok)

@@ -11,13 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.utils.data import DataLoader
 
 import pagefeed as pf
-import pagefeed.torch
+from made.optional import as_dataset, torch
+from made.pairs import pairs
 from made.streamed import (
     EOS,
     LENGTH,
@@ -32,6 +31,7 @@ from pagefeed.core._base import FIELDS
 from pagefeed.core.sequences import ExplicitBlocks
 from pagefeed.errors import CancelledError, InvalidArgumentError
 from pagefeed.uncounted.lane_passes import LanePasses, lanes_for_ranks
+from scaled import scaled
 
 
 @pytest.fixture(scope="module")
@@ -97,8 +97,9 @@ def of_pass(loaders, line, number):
 ALL = Counter((make_text(row) or "").encode() for row in range(ROWS))
 
 
-@pytest.mark.parametrize("world_size", [1, 2, 5])
-@pytest.mark.parametrize("shuffle", ["page", None])
+@pytest.mark.parametrize(
+    ("world_size", "shuffle"), [(1, None), (2, "page"), (5, "page"), (5, None)]
+)
 def test_every_document_comes_once_in_a_pass(stream, world_size, shuffle):
     loaders = [
         open_loader(stream, rank, world_size, shuffle=shuffle)
@@ -163,7 +164,7 @@ def test_a_forked_child_reads_with_threads_of_its_own(stream):
         child.kill()
 
 
-@settings(max_examples=12)
+@settings(max_examples=scaled(12))
 @given(
     before=st.integers(1, 4),
     after=st.integers(1, 6),
@@ -252,9 +253,10 @@ OTHER_TYPES = {
 }
 
 
-@pytest.mark.parametrize("shifted", [False, True])
-@pytest.mark.parametrize("across", [False, True])
-@pytest.mark.parametrize("types", [{}, OTHER_TYPES], ids=["usual", "others"])
+@pytest.mark.parametrize(
+    ("shifted", "across", "types"),
+    pairs([False, True], [False, True], [{}, OTHER_TYPES]),
+)
 def test_fields_are_those_of_documents(stream, shifted, across, types):
     fields = pf.Fields(
         names=MADE,
@@ -319,12 +321,14 @@ def test_another_iteration_goes_on_and_ends_the_first(stream):
 
 def test_torch_and_its_loader(stream):
     expected = [b["input_ids"] for b in itertools.islice(open_loader(stream), 5)]
-    dataset = pagefeed.torch.as_dataset(open_loader(stream, format="torch"))
-    batches = [*itertools.islice(DataLoader(dataset, batch_size=None), 5)]
+    dataset = as_dataset(open_loader(stream, format="torch"))
+    batches = [
+        *itertools.islice(torch.utils.data.DataLoader(dataset, batch_size=None), 5)
+    ]
     assert isinstance(batches[0]["input_ids"], torch.Tensor)
     np.testing.assert_array_equal([b["input_ids"] for b in batches], expected)
     dataset.load_state_dict(dataset.state_dict())
-    workers = DataLoader(dataset, batch_size=None, num_workers=2)
+    workers = torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=2)
     with pytest.raises(Exception, match="num_workers=0"):
         next(iter(workers))
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import pagefeed as pf
 from made.streamed import EOS, ROWS, make_text, open_loader, write_texts
 from models.field_model import assert_model
+from scaled import scaled
 
 LENGTH, BOS, PADDING = 48, 300, 299
 ALL = Counter((make_text(row) or "").encode() for row in range(ROWS))
@@ -86,7 +87,7 @@ def test_a_lane_has_each_document_of_a_pass_once(stream):
         assert Counter(here) == Counter(tokens.tolist())
 
 
-@settings(max_examples=10)
+@settings(max_examples=scaled(10))
 @given(
     before=st.integers(1, 4),
     after=st.integers(1, 6),

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import pagefeed as pf
 from made.cuts import EOS, all_cuts, make_loaders, resumed_on_two
 from made.shuffles import SHUFFLES
+from scaled import scaled
 
 PADDING = 0
 FIRST_TOKEN = 10
@@ -178,7 +179,7 @@ def delivered(batches: Iterable[dict[str, Any]], layout: Layout) -> list[int]:
 
 
 @settings(
-    max_examples=60,
+    max_examples=scaled(60),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -220,7 +221,7 @@ def test_every_token_keeps_its_numbers(
 
 
 @settings(
-    max_examples=15,
+    max_examples=scaled(15),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -19,6 +19,7 @@ from pagefeed.core._base import IGNORED
 from pagefeed.core.batches import BatchPlan, Fields
 from pagefeed.core.sequences import Segments
 from pagefeed.errors import InvalidArgumentError
+from scaled import scaled
 
 FIELDS = Fields(names=tuple(ALL_FIELDS)).made
 NUM_PAGES = 6
@@ -141,7 +142,7 @@ def test_fields_agree_with_the_model(
     )
 
 
-@settings(max_examples=30)
+@settings(max_examples=scaled(30))
 @given(
     lengths=st.lists(st.integers(0, 9), min_size=1, max_size=6),
     length=st.integers(1, 9),

@@ -15,6 +15,7 @@ import pagefeed as pf
 from made.flat_files import megatron
 from models.wide import FIRST_TOKEN, Wide
 from pagefeed.errors import InvalidArgumentError
+from scaled import scaled
 
 EOS, BOS = 1, 2
 INFILL = pf.Infill(prefix=3, middle=4, suffix=5, rate=0.7)
@@ -87,7 +88,7 @@ CUTS = st.one_of(
 
 
 @settings(
-    max_examples=50,
+    max_examples=scaled(50),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

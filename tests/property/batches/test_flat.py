@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import pagefeed as pf
 from made import flat_files
 from pagefeed.flat import pages
+from scaled import scaled
 
 LENGTHS = st.lists(
     st.one_of(st.integers(0, 5), st.integers(0, 400), st.just(35_000)), max_size=8
@@ -78,7 +79,7 @@ def shards_of(draw_lengths: list[list[int]], kind: str, folder: Path) -> Any:
 @pytest.mark.filterwarnings("ignore::pagefeed.errors.PaddingWarning")
 @pytest.mark.parametrize("kind", ["megatron", "stream", "records"])
 @given(shards=SHARDS, data=st.data())
-@settings(max_examples=8)
+@settings(max_examples=scaled(8))
 def test_windows_over_shards_equal_a_model(kind, shards, data):
     if not sum(map(sum, shards)):
         return
@@ -104,8 +105,8 @@ def test_windows_over_shards_equal_a_model(kind, shards, data):
                 assert (found[len(own) :] == -1).all()
 
 
-def test_two_million_spans_in_a_shard(tmp_path):
-    num_spans, length = 2_000_000, 3
+def test_many_spans_in_a_shard(tmp_path):
+    num_spans, length = 400_000, 3
     dtype = [("token", "u2"), ("metadata", "u4")]
     with pf.StreamWriter(tmp_path, dtype=dtype) as out:
         for first in range(0, num_spans, 50_000):
@@ -118,7 +119,7 @@ def test_two_million_spans_in_a_shard(tmp_path):
             out.append(tokens, spans=spans)
     dataset = pf.stream(tmp_path)
     assert dataset.index.num_values == num_spans * length
-    assert len(dataset) == 40
+    assert len(dataset) == 8
     loader = pf.Loader(
         dataset,
         sequences=pf.Windows(600),

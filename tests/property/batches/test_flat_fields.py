@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pagefeed as pf
+from scaled import scaled
 
 FIELDS: Final = ("input_ids", "labels", "position_ids", "document_ids", "loss_mask")
 DTYPE = [("mark", "i1"), ("token", "u2"), ("weight", "f8"), ("large", "u4")]
@@ -51,7 +52,7 @@ def write(
 
 @pytest.mark.filterwarnings("ignore::pagefeed.errors.PaddingWarning")
 @given(lengths=st.lists(LENGTHS, min_size=2, max_size=12), data=st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=scaled(25), deadline=None)
 def test_batches_are_those_of_parquet(lengths, data):
     if not sum(lengths):
         return
@@ -94,7 +95,7 @@ def test_batches_are_those_of_parquet(lengths, data):
 
 
 @given(lengths=st.lists(LENGTHS, min_size=2, max_size=8))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=scaled(10), deadline=None)
 def test_documents_are_those_of_parquet(lengths):
     with tempfile.TemporaryDirectory() as folder:
         both = write(Path(folder), lengths)

@@ -15,6 +15,7 @@ import pagefeed as pf
 from models.infill_model import infilled
 from models.wide import FIRST_TOKEN, Wide
 from pagefeed.errors import InvalidArgumentError
+from scaled import scaled
 
 PREFIX, MIDDLE, SUFFIX, END, EOS, BOS = range(1, 7)
 DTYPES = [
@@ -99,7 +100,7 @@ def parted(row: list[int], is_whole: bool) -> set[int]:
 
 
 @settings(
-    max_examples=150,
+    max_examples=scaled(150),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -172,7 +173,7 @@ def test_numbers_follow_the_tokens_that_they_are_of(
 
 
 @settings(
-    max_examples=60,
+    max_examples=scaled(60),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

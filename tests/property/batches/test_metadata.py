@@ -14,6 +14,7 @@ import pagefeed as pf
 from made.cuts import all_cuts, make_loaders, resumed_on_two
 from made.shuffles import SHUFFLES
 from models.told import FIRST_TOKEN, Row, cut_span, parts_of
+from scaled import scaled
 
 PADDING = 0
 SPAN = pa.struct([("start", pa.int16()), ("name", pa.string()), ("end", pa.int32())])
@@ -155,7 +156,7 @@ def parquet(path: Any) -> pf.dataset.ParquetDataset:
     return pf.parquet(path, column="input_ids", metadata=METADATA, spans=["concepts"])
 
 
-@settings(ROWS, max_examples=60)
+@settings(ROWS, max_examples=scaled(60))
 @given(
     files=some_files(),
     layout=layouts,
@@ -191,7 +192,7 @@ def test_every_part_of_a_document_is_told_of(
         assert set(found) == {token for row in rows for token in row}
 
 
-@settings(ROWS, max_examples=15)
+@settings(ROWS, max_examples=scaled(15))
 @given(files=some_files(), layout=layouts, cut=cuts, data=st.data())
 def test_mixtures_resumed_at_another_world_size(
     tmp_path: Path,

@@ -16,6 +16,7 @@ import pagefeed as pf
 from made.cuts import make_loaders, resumed_on_two, token_cuts
 from made.shuffles import SHUFFLES
 from models.told import FIRST_TOKEN, Row, cut_span, parts_of
+from scaled import scaled
 
 FIELDS: Final = ("input_ids", "document_ids", "metadata")
 DTYPE = [("token", "u4"), ("weight", "f4"), ("metadata", "u4")]
@@ -112,7 +113,7 @@ def check(batches: Iterable[Row], documents: list[Document]) -> list[int]:
     return tokens
 
 
-@settings(SOME, max_examples=50)
+@settings(SOME, max_examples=scaled(25))
 @given(
     shards=some_shards(),
     some_cuts=st.lists(cuts, min_size=2, max_size=2),
@@ -145,7 +146,7 @@ def test_spans_of_every_part_are_those_written(
             assert set(found) == whole
 
 
-@settings(SOME, max_examples=20)
+@settings(SOME, max_examples=scaled(8))
 @given(shards=some_shards(), cut=cuts, data=st.data())
 def test_mixed_with_parquet_and_resumed_at_another_world_size(
     shards: list[list[Document]], cut: Any, data: st.DataObject

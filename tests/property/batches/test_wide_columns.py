@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import pagefeed as pf
 from made.cuts import BOS, EOS, make_loaders, resumed_on_two
 from models.wide import FIRST_TOKEN, Wide
+from scaled import scaled
 
 DTYPES = [
     *("int8", "uint8", "int16", "uint16", "int32", "int64", "float16", "float32"),
@@ -106,7 +107,7 @@ def check(batch: Any, files: list[Rows], wide: Wide) -> list[int]:
 
 
 @settings(
-    max_examples=120,
+    max_examples=scaled(120),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -154,7 +155,7 @@ def test_every_token_keeps_its_numbers(
 
 
 @settings(
-    max_examples=20,
+    max_examples=scaled(20),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -24,6 +24,7 @@ from made.tokenizers_made import (
 )
 from pagefeed.errors import InvalidArgumentError, MissingFileError, TokenRangeError
 from pagefeed.tokenizer.ranks import ENCODINGS
+from scaled import scaled
 
 sentencepiece = pytest.importorskip("sentencepiece")
 
@@ -57,7 +58,7 @@ def test_ids_are_those_of_the_library(name):
 
 @pytest.mark.parametrize("name", MADE)
 @given(text=st.text(max_size=300))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60), deadline=None)
 def test_ids_of_any_text(name, text):
     tokenizer, library = ours(name)
     ids = tokenizer.encode(text).tolist()
