@@ -85,6 +85,7 @@ def from_feed(manager: Any, folder: Path) -> Iterator[list[int]]:
     loader = pf.Loader(
         pf.parquet(folder / "data", column="input_ids"),
         sequences=pf.Windows(LENGTH),
+        fields=("input_ids",),
         global_batch_size=STEP,
         seed=1,
         rank=0,

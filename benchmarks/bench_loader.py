@@ -71,6 +71,7 @@ def pagefeed_run(
     loader = pf.Loader(
         pf.parquet([str(path) for path in made.parquet], column="input_ids"),
         sequences=pf.Windows(LENGTH),
+        fields=("input_ids",),
         batch_size=BATCH_SIZE,
         seed=1,
         shuffle=shuffle,

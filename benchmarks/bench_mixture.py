@@ -54,6 +54,7 @@ def make(dataset: pf.dataset.ParquetDataset | pf.Mixture, world_size: int) -> pf
     return pf.Loader(
         dataset,
         sequences=pf.Windows(LENGTH),
+        fields=("input_ids",),
         batch_size=BATCH_SIZE,
         epochs=None,
         rank=0,

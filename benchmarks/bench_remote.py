@@ -75,6 +75,7 @@ def pagefeed_run(options: StorageOptions, shuffle: Any, memory: str) -> Run:
     loader = pf.Loader(
         data,
         sequences=pf.Windows(LENGTH),
+        fields=("input_ids",),
         batch_size=BATCH_SIZE,
         shuffle=shuffle,
         memory=memory,

@@ -113,6 +113,7 @@ def fed(
     loader = pf.Loader(
         dataset,
         sequences=pf.Windows(LENGTH, "drop"),
+        fields=("input_ids",),
         batch_size=BATCH_SIZE,
         shuffle=shuffle,
         seed=2,

@@ -67,6 +67,7 @@ def rate_of(metadata: str, cache: Path) -> tuple[float, float]:
     loader = pf.Loader(
         data,
         sequences=pf.Windows(LENGTH, tail="drop"),
+        fields=("input_ids",),
         batch_size=BATCH_SIZE,
         seed=1,
     )

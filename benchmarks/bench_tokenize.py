@@ -182,6 +182,7 @@ def loaded(folder: Path) -> float:
     loader = pf.Loader(
         tokens,
         sequences=pf.Windows(LENGTH),
+        fields=("input_ids",),
         batch_size=8,
         seed=1,
         shuffle="page",
@@ -264,6 +265,7 @@ def shuffled(data: Inputs, rounds: int) -> None:
             loader = pf.Loader(
                 pf.parquet(path, column="input_ids"),
                 sequences=pf.Windows(LENGTH),
+                fields=("input_ids",),
                 batch_size=8,
                 seed=1,
                 shuffle="row",

@@ -197,6 +197,7 @@ def bench_feeding(options: argparse.Namespace, source: str, texts: list[str]) ->
             loader = pf.Loader(
                 plain_data.tokenize(tokenizer),
                 sequences=sequences,
+                fields=("input_ids",),
                 batch_size=BATCH,
                 rank=0,
                 world_size=1,

@@ -33,6 +33,7 @@ def make(paths: Iterable[Path], length: int) -> pf.Loader:
     return pf.Loader(
         pf.parquet([str(path) for path in paths], column="input_ids"),
         sequences=pf.Windows(length),
+        fields=("input_ids",),
         batch_size=BATCH_TOKENS // length,
         seed=1,
         epochs=None,

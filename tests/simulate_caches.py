@@ -174,7 +174,6 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, help="endless without")
     options = parser.parse_args()
-    warnings.simplefilter("ignore", pf.errors.PaddingWarning)
     first = options.first if options.seed is None else options.seed
     count = options.count if options.seed is None else 1
     begin = time.monotonic()

@@ -67,6 +67,7 @@ def main() -> None:
             return pf.Loader(
                 datasets[way],
                 sequences=pf.Windows(LENGTH),
+                fields=("input_ids",),
                 batch_size=BATCH_SIZE,
                 seed=1,
                 shuffle=shuffle,

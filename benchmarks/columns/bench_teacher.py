@@ -70,6 +70,7 @@ def epoch(data: Any, cut: Any, shuffle: Any, threads: int) -> tuple[float, float
     loader = pf.Loader(
         data,
         sequences=cut,
+        fields=("input_ids",),
         batch_size=BATCH_SIZE,
         seed=1,
         shuffle=shuffle,

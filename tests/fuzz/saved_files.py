@@ -2,7 +2,6 @@
 
 import hashlib
 import tempfile
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +22,9 @@ def digest_of(cache: str) -> str:
     hashed = hashlib.sha256()
     dataset = pf.parquet(DATA, column="tokens", cache_dir=cache).where("number > 3")
     documents = pf.Documents(columns=["tokens", "number"])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", pf.errors.PaddingWarning)
-        for sequences in (pf.Windows(8), pf.Packed(8, eos=1), documents):
-            for batch in pf.Loader(dataset, sequences=sequences, **LOADER):
-                hashed.update(repr(batch).encode())
+    for sequences in (pf.Windows(8), pf.Packed(8, eos=1), documents):
+        for batch in pf.Loader(dataset, sequences=sequences, **LOADER):
+            hashed.update(repr(batch).encode())
     return hashed.hexdigest()
 
 

@@ -119,6 +119,7 @@ class Released:
             "num_threads": 1,
             "rank": 0,
             "world_size": 1,
+            "fields": ("input_ids",),
         }
         return pf.Loader(self.web if data is None else data, **settings | options)
 

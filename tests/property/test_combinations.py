@@ -40,7 +40,7 @@ MOST = 200
 
 pytestmark = [
     pytest.mark.filterwarnings(f"ignore::pagefeed.errors.{name}")
-    for name in ("BalanceWarning", "LabelWarning", "PaddingWarning", "ReloadWarning")
+    for name in ("BalanceWarning", "LabelWarning", "ReloadWarning")
 ]
 
 

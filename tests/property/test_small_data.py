@@ -157,7 +157,6 @@ def pages_loaded(loader):
     return stats["pages_loaded"]
 
 
-@pytest.mark.filterwarnings("ignore::pagefeed.errors.PaddingWarning")
 @pytest.mark.parametrize("num_ranks", [1, 4])
 @pytest.mark.parametrize("cut", CUTS)
 def test_a_rank_decodes_a_page_once_where_memory_holds_them(small, cut, num_ranks):

@@ -21,6 +21,7 @@ def _open(
     loader = pf.Loader(
         data,
         sequences=pf.Windows(task.length),
+        fields=("input_ids",),
         batch_size=task.batch_size,
         shuffle=shuffle,
         seed=task.seed,

@@ -117,6 +117,7 @@ class PagefeedLoader(BaseDataLoader):  # type: ignore[misc]  # has no types
         self._loader = pf.Loader(
             pf.parquet(self._args.file_list_train, column=COLUMN),
             sequences=pf.Windows(self._args.record_length // TOKEN_BYTES),
+            fields=("input_ids",),
             batch_size=self.batch_size,
             seed=self._args.seed,
             format="torch",

@@ -94,11 +94,10 @@ class Watch:
         share = _padding_share(self._run.index, route)
         if share >= LEAST_SHARE:
             warnings.warn(
-                f"{share:.1%} of the tokens of an epoch are padding, and batches have "
-                "neither labels nor a mask that mark it: a loss over input_ids "
-                "alone learns it. Ask for fields=('input_ids', 'labels'), "
-                "'attention_mask', 'loss_mask' or 'document_ids'; or leave padding out "
-                "(Windows with tail='drop' and join='dataset', drop_last=True)",
+                f"{share:.1%} of the tokens of an epoch are padding, and no field marks "
+                "it: a loss over input_ids alone learns it. Leave fields= out, or add "
+                "'labels', 'loss_mask', 'attention_mask' or 'document_ids' to it. "
+                "Windows with tail='drop' and join='dataset' have no padding",
                 PaddingWarning,
                 stacklevel=6,
             )

@@ -88,8 +88,10 @@ class Loader(AnyLoader):
         vocab_size: Rows of the embedding. The loader refuses a page with a token id
             that is not below it, and always one with a negative id. By default the size
             that files of :func:`pagefeed.tokenize` record.
-        fields: What a batch carries: names such as ``("input_ids", "labels")``, or
-            :class:`Fields` with further settings.
+        fields: What a batch carries: names such as ``("input_ids", "position_ids")``,
+            or :class:`Fields` with further settings. By default ``input_ids`` and
+            ``labels``, which carry no loss on padding; ``Documents()`` without
+            ``max_length`` gives its columns alone.
         transform: Called with every batch, a dict of arrays or tensors that it may
             change in place. The loader delivers what it returns. It must be picklable
             if worker processes use the loader.
@@ -147,7 +149,7 @@ class Loader(AnyLoader):
         dtype: DType = "int64",
         padding: int = 0,
         vocab_size: int | None = None,
-        fields: Fields | Iterable[FieldName] = ("input_ids",),
+        fields: Fields | Iterable[FieldName] | None = None,
         transform: Callable[[Batch], Any] | None = None,
         decode: Any = None,
         pin_memory: bool = False,
@@ -162,7 +164,7 @@ class Loader(AnyLoader):
         check_sequences(sequences)
         token_dtype = parse_dtype(dtype)
         padding = check_padding(padding, token_dtype, sequences)
-        fields = Fields.parse(fields)
+        fields = Fields.parse(fields, sequences)
         fields.check_tokens(token_dtype)
         rank, world_size = resolve_rank(rank, world_size)
         sequences, batch_size = sized(

@@ -115,7 +115,7 @@ def trace(
         num_threads=1,
         format="numpy",
         dtype="int64",
-        fields=Fields(),
+        fields=Fields(names=("input_ids",)),
         pin_memory=False,
         vocab_size=None,
         uses_recorded=False,  # To see what is wrong with them.

@@ -74,8 +74,9 @@ class TextLoader(AnyLoader):
         padding: Token that fills up packed sequences.
         vocab_size: Rows of the embedding: a token id that is not below it is refused.
             By default the size of the vocabulary of the tokenizer and the separators.
-        fields: What a batch carries: names such as ``("input_ids", "labels")``, or
-            :class:`Fields` with further settings; not ``dataset_ids`` and ``metadata``.
+        fields: What a batch carries: names such as ``("input_ids", "position_ids")``,
+            or :class:`Fields` with further settings; not ``dataset_ids`` and
+            ``metadata``. By default ``input_ids`` and ``labels``.
         transform: Called with every batch, a dict of arrays or tensors that it may
             change in place. The loader delivers what it returns.
         pin_memory: Return tensors in page-locked memory. Without CUDA the loader only
@@ -122,7 +123,7 @@ class TextLoader(AnyLoader):
         dtype: DType = "int64",
         padding: int = 0,
         vocab_size: int | None = None,
-        fields: Fields | Iterable[FieldName] = ("input_ids",),
+        fields: Fields | Iterable[FieldName] | None = None,
         transform: Callable[[Batch], Any] | None = None,
         pin_memory: bool = False,
         epochs: int | None = 1,
@@ -134,7 +135,7 @@ class TextLoader(AnyLoader):
         cut = check_cut(sequences)
         token_dtype = parse_dtype(dtype)
         padding = check_padding(padding, token_dtype, cut)
-        fields = Fields.parse(fields)
+        fields = Fields.parse(fields, cut)
         fields.check_tokens(token_dtype)
         check_text_fields(fields)
         rank, world_size = resolve_rank(rank, world_size)

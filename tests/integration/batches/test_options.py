@@ -97,7 +97,10 @@ def decode_given(kind):
 
 
 def context_given(kind):
-    given: dict[str, Any] = {"context_parallel": pf.ContextParallel(1, LENGTH // 2)}
+    given: dict[str, Any] = {
+        "context_parallel": pf.ContextParallel(1, LENGTH // 2),
+        "fields": pf.Fields(shifted=True),
+    }
     if kind == "documents":
         given["sequences"] = pf.Documents(max_length=LENGTH, pad="max_length")
     return given

@@ -36,7 +36,6 @@ def windows(dataset, length, **settings) -> np.ndarray:
     return np.concatenate([batch["input_ids"] for batch in feed])
 
 
-@pytest.mark.filterwarnings("ignore::pagefeed.errors.PaddingWarning")
 @pytest.mark.parametrize("length", [64, 1000])
 def test_windows_are_the_tokens_joined(dataset, length):
     found = windows(dataset, length).reshape(-1)

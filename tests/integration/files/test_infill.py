@@ -63,7 +63,6 @@ def expected(rows: list[list[int]], epoch: int) -> list[int]:
 
 @pytest.mark.parametrize("kind", ["tokens", "text", "stream"])
 @pytest.mark.parametrize("epoch", [0, 3])
-@pytest.mark.filterwarnings("ignore::pagefeed.errors.PaddingWarning")
 def test_the_line_is_that_of_the_model(folder, kind, epoch):
     rows = ROWS
     if kind == "stream":
@@ -169,7 +168,6 @@ def test_a_selection_keeps_what_its_documents_were(folder):
         assert {tuple(row["tokens"]) for row in dataset} <= rows
 
 
-@pytest.mark.filterwarnings("ignore::pagefeed.errors.PaddingWarning")
 def test_a_mixture_holds_infilled_and_plain_documents(folder):
     plain = pf.parquet(folder / "a.parquet", column="tokens")
     parts = {"code": plain.infill(INFILL), "web": plain}

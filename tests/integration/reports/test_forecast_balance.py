@@ -34,7 +34,6 @@ def documents(pad: Any = "longest") -> pf.Documents:
     return pf.Documents([], max_length=400, pad=pad)
 
 
-@pytest.mark.filterwarnings("ignore::pagefeed.errors.PaddingWarning")
 @pytest.mark.parametrize("balance", ["tokens", pf.Balance(attention=1, stretch=64)])
 @pytest.mark.parametrize("pad", ["longest", "max_length"])
 @pytest.mark.parametrize("kind", ["alone", "mixed"])

@@ -59,7 +59,6 @@ LOADERS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:.*are padding")
 @pytest.mark.parametrize("kind", LOADERS)
 def test_all_rows_of_random_batches_are_as_delivered(kind, folder, datasets):
     loader = LOADERS[kind](folder, datasets)

@@ -17,6 +17,7 @@ from pagefeed.core.sequences import PackedIndex, are_bundles
 from pagefeed.core.sequences.sequence_index import bytes_of_pages
 from pagefeed.errors import PaddingWarning
 
+TOKENS = ("input_ids",)
 FILES = {"300 of 500": (300, 500), "50 of 2100": (50, 2100)}
 
 
@@ -79,24 +80,25 @@ def told(loader: pf.Loader) -> list[str]:
     return [str(w.message) for w in found]
 
 
-def test_padding_that_nothing_tells_is_warned_of_once(folders):
+def test_padding_without_a_field_that_marks_it_is_warned_of_once(folders):
     folder = folders / "300 of 500"
     share = 1 - 500 / 2048
     for sequences in (pf.Windows(2048, join="file"), pf.Packed(2048, join="file")):
-        (message,) = told(make(folder, sequences))
+        (message,) = told(make(folder, sequences, fields=TOKENS))
         assert message.startswith(f"{share:.1%} of the tokens of an epoch")
+        assert told(make(folder, sequences)) == []
         for field in ("labels", "attention_mask", "loss_mask", "document_ids"):
-            assert told(make(folder, sequences, fields=("input_ids", field))) == []
-    (message,) = told(make(folder, pf.Windows(2048)))
+            assert told(make(folder, sequences, fields=(*TOKENS, field))) == []
+    (message,) = told(make(folder, pf.Windows(2048), fields=TOKENS))
     assert message.startswith("1.0% of")
-    assert told(make(folder, pf.Windows(2048, tail="drop"))) == []
+    assert told(make(folder, pf.Windows(2048, tail="drop"), fields=TOKENS)) == []
     assert told(make(folder, pf.Documents(max_length=40), drop_last=False)) == []
 
 
 def test_filling_up_the_last_step_is_padding_too(folders):
-    folder = folders / "300 of 500"
-    assert told(make(folder, pf.Windows(1500), batch_size=8)) == []
-    (message,) = told(make(folder, pf.Windows(1500), batch_size=8, drop_last=False))
+    folder, settings = folders / "300 of 500", {"batch_size": 8, "fields": TOKENS}
+    assert told(make(folder, pf.Windows(1500), **settings)) == []
+    (message,) = told(make(folder, pf.Windows(1500), **settings, drop_last=False))
     assert message.startswith(f"{4 / 104:.1%} of")  # 100 windows in 13 steps.
 
 
@@ -107,6 +109,7 @@ def test_a_mixture_is_warned_of_as_one(folders):
         pf.mix(parts, max_steps=3),
         sequences=sequences,
         batch_size=2,
+        fields=TOKENS,
         rank=0,
         world_size=1,
     )

@@ -204,14 +204,20 @@ def test_memory_is_aligned_and_counted(index):
 def test_memory_must_hold_the_fields(index):
     with pytest.raises(InvalidArgumentError, match="tokens and fields"):
         engine_of(index, 4, 128, "int32", Fields(names=FIELDS), 4 * 128 * 4)
-    engine_of(index, 4, 128, "int32", Fields(), 4 * 128 * 4)
+    engine_of(index, 4, 128, "int32", Fields(names=FIELDS[:1]), 4 * 128 * 4)
 
 
 def test_names_are_checked():
     for wrong in (["labls"], "labels", []):
         with pytest.raises(InvalidArgumentError):
-            Fields.parse(wrong)
-    assert Fields.parse(["input_ids"]) == Fields()
+            Fields.parse(wrong, pf.Windows(8))
+    assert Fields.parse(["input_ids", "labels"], pf.Windows(8)) == Fields()
+
+
+def test_without_fields_comes_what_a_loss_needs():
+    for cut in (pf.Windows(8), pf.Packed(8), pf.Documents(max_length=8)):
+        assert Fields.parse(None, cut).names == ("input_ids", "labels")
+    assert Fields.parse(None, pf.Documents()).names == ("input_ids",)
 
 
 def test_types_and_the_ignored_label_are_checked():

@@ -76,7 +76,6 @@ def shards_of(draw_lengths: list[list[int]], kind: str, folder: Path) -> Any:
     return dataset, list(itertools.chain.from_iterable(rows))
 
 
-@pytest.mark.filterwarnings("ignore::pagefeed.errors.PaddingWarning")
 @pytest.mark.parametrize("kind", ["megatron", "stream", "records"])
 @given(shards=SHARDS, data=st.data())
 @settings(max_examples=scaled(8))

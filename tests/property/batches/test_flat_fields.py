@@ -50,7 +50,6 @@ def write(
     return stream, pf.parquet(path, column="input_ids", aligned=columns)
 
 
-@pytest.mark.filterwarnings("ignore::pagefeed.errors.PaddingWarning")
 @given(lengths=st.lists(LENGTHS, min_size=2, max_size=12), data=st.data())
 @settings(max_examples=scaled(25), deadline=None)
 def test_batches_are_those_of_parquet(lengths, data):
@@ -122,7 +121,7 @@ def test_fields_are_chosen_and_named(tmp_path):
     folder = tmp_path / "stream"
     one = pf.stream(folder, aligned=["weight"])
     loader = pf.Loader(one, sequences=pf.Windows(10), batch_size=2)
-    assert set(next(iter(loader))) == {"input_ids", "weight"}
+    assert set(next(iter(loader))) == {"input_ids", "labels", "weight"}
     assert pf.stream(folder).fingerprint == one.fingerprint
     with pytest.raises(pf.errors.ColumnNotFoundError, match="'large', 'mark'"):
         pf.stream(folder, aligned=["wieght"])

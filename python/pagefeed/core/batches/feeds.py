@@ -291,7 +291,7 @@ def token_engine(
         datasets: The datasets to read. Pages are numbered through all of them in turn.
         layout: The layout of rows as tokens of a batch.
         aligned: Columns that come with the tokens.
-        fields: The fields to make from the tokens.
+        fields: The fields to make from the tokens; None for the tokens alone.
         **settings: How batches are made.
     """
     return ProcessEngine(
@@ -302,7 +302,7 @@ def token_engine(
                 "bos": layout.bos,
                 "eos": layout.eos,
                 "packing": layout.packing_rule,
-                **aligned.settings(fields or Fields(), layout),
+                **aligned.settings(fields or Fields(names=("input_ids",)), layout),
                 **settings,  # type: ignore[typeddict-item]
             }
         )

@@ -23,6 +23,7 @@ from pagefeed.core._base import (
     lazy,
 )
 from pagefeed.core.batches.formats import parse_dtype
+from pagefeed.core.sequences import Cut
 from pagefeed.errors import InvalidArgumentError
 
 __all__ = ["FieldName", "Fields"]
@@ -84,7 +85,7 @@ class Fields:
         'float32'
     """
 
-    names: tuple[str, ...] = ("input_ids",)
+    names: tuple[str, ...] = ("input_ids", "labels")
     shifted: bool = False
     across_documents: bool = False
     dtypes: Mapping[str, Any] = field(default_factory=dict, hash=False)
@@ -100,15 +101,18 @@ class Fields:
         check_whole(self.ignore_index, "ignore_index", least=least, most=most)
 
     @classmethod
-    def parse(cls, fields: Fields | Iterable[str]) -> Fields:
+    def parse(cls, fields: Fields | Iterable[str] | None, cut: Cut) -> Fields:
         """Return a :class:`Fields` unchanged, or make one from names.
+
+        None gives what a loss needs, ``input_ids`` and ``labels``; of rows as the files
+        have them no field is made.
 
         Raises:
             InvalidArgumentError: If a name is unknown or there is none.
         """
-        if isinstance(fields, Fields):
-            return fields
-        return cls(names=_names(fields))
+        if fields is None:
+            return cls(names=("input_ids",)) if cut.delivers == "rows" else cls()
+        return fields if isinstance(fields, Fields) else cls(names=_names(fields))
 
     def also(self, name: str) -> Fields:
         """Return these fields and one more."""
