@@ -82,7 +82,7 @@ _CODES = re.compile(r" \[PF-\d{3}\]")
 
 
 class PagefeedWarning(UserWarning):
-    """Something that a user should know; what would change data raises an error."""
+    """Base of all warnings. What would change the data is an error, never a warning."""
 
 
 class BalanceWarning(PagefeedWarning):
@@ -299,11 +299,13 @@ class CorruptFileError(DataError):
 
     Cause:
         The file was cut off while it was written or copied, its storage lost bytes, or
-        a writer does not keep to the format.
+        a writer does not keep to the format. Or it is no Parquet file, but JSON lines,
+        CSV or tokens of another format.
     Remedy:
         Compare size and checksum with the original and copy it again. ``pagefeed
         inspect`` lists every file that cannot be read. ``loader.skip(error.steps)``
-        goes on without it.
+        continues without it. Make Parquet of texts with ``pagefeed tokenize``, and of
+        other token files with ``pagefeed convert``.
     """
 
     code = "PF-031"

@@ -244,7 +244,7 @@ def test_tokenizers_that_are_not_there(s3, bucket):
     for url in (place, f"{place}/tokenizer.json", f"{place}.model"):
         with pytest.raises(MissingFileError, match="give the path of a tokenizer"):
             pf.Tokenizer(url, storage_options=s3.options)
-    with pytest.raises(InvalidArgumentError, match="are of remote storage"):
+    with pytest.raises(InvalidArgumentError, match="are for remote storage"):
         pf.Tokenizer("here.json", storage_options=s3.options)
     with pytest.raises(InvalidArgumentError, match="are of a URL"):
         pf.Tokenizer(len, vocab_size=9, storage_options=s3.options)

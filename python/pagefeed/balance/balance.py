@@ -246,9 +246,9 @@ def deal(
     any 2**n consecutive numbers that begin at a multiple of 2**n each 2**-n of the
     range gets one. Which numbers stand together is drawn by the key.
 
-    In buckets, so many in a row have about the same quantile: of its slots, aligned
-    runs of 2**n take neighbours by cost, and these runs come in a keyed order. Ranks
-    that share a quantile draw lots. All steps are exact or rounded as IEEE 754 says:
+    With ``bucket=2**n``, each aligned run of 2**n slots of a rank takes sequences of
+    similar cost, and these runs come in a keyed order. Ranks that share a quantile draw
+    lots. All steps are exact or rounded as IEEE 754 says:
     every machine finds the same.
 
     Args:

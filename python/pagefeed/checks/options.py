@@ -82,29 +82,26 @@ OPTIONS: tuple[Option, ...] = (
         "batch_tokens=",
         lambda s: s.batch_tokens is not None,
         ("rows",),
-        "tokens are counted: give batch_size, or Documents a max_length and no pad= by "
-        "columns",
+        "give batch_size, or Documents a max_length and no pad= by columns",
     ),
     Option("global_batch_size=", lambda s: s.fleet),
     Option(
         "balance=",
         lambda s: s.balance,
         ("rows",),
-        "what a sequence costs is told by its tokens: leave it out, or give Documents "
-        "a max_length and no pad= by columns",
+        "leave it out, or give Documents a max_length and no pad= by columns",
     ),
     Option(
         "context_parallel=",
         lambda s: s.context_parallel,
         ("rows",),
-        "sequences of one length are cut: give Windows, Packed or "
-        "Documents(max_length=..., pad='max_length')",
+        "give Windows, Packed or Documents(max_length=..., pad='max_length')",
     ),
     Option(
         "fields=('labels', ...)",
         lambda s: {*s.fields.names} - {"input_ids", "dataset_ids", "metadata"},
         ("rows",),
-        "fields are of padded tokens: give Documents a max_length",
+        "give Documents a max_length",
     ),
     Option("fields=('dataset_ids',)", lambda s: "dataset_ids" in s.fields.names),
     Option(
@@ -120,15 +117,14 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "spans=",
-        # Those of a stream are its own: nobody asked for them.
+        # A stream always has span columns: check only what the user gave.
         lambda s: any(
             data.span_columns
             and (data.kind != "flat" or s.sequences.delivers == "tokens")
             for data in _parts(s)
         ),
         ("rows",),
-        "they would not arrive: leave them out, or name their columns in "
-        "Documents(columns=[...])",
+        "leave them out, or name their columns in Documents(columns=[...])",
     ),
     Option(
         "aligned=",
@@ -149,15 +145,15 @@ OPTIONS: tuple[Option, ...] = (
         "epochs=2",
         lambda s: s.epochs not in (1, None),
         ("mixture",),
-        "a mixture is as long as its stop, max_steps, max_tokens and max_epochs say: "
-        "leave epochs at 1, or None without them",
+        "give epochs=1 if the mixture has a stop, max_steps, max_tokens or "
+        "max_epochs, and else None",
     ),
     Option(
         "epochs=None",
         lambda s: s.epochs is None and s.dataset.has_end,
         ("mixture",),
-        "this mixture ends as its stop, max_steps, max_tokens and max_epochs say: "
-        "leave epochs at 1",
+        "this mixture ends by its stop, max_steps, max_tokens or max_epochs, so "
+        "leave epochs=1",
     ),
 )
 """The table."""
@@ -201,8 +197,8 @@ def check_options(settings: LoaderSettings) -> None:
         for kind in kinds.intersection(option.refused):
             if option.is_asked(settings):
                 raise InvalidArgumentError(
-                    f"{_asked(option, settings)} does not go with {KINDS[kind]}: "
-                    f"{option.instead}"
+                    f"{_asked(option, settings)} does not go with "
+                    f"{KINDS[kind].partition(':')[0]}: {option.instead}"
                 )
     _check_parts(settings)
     _check_fleet(settings)
@@ -235,10 +231,10 @@ def _check_parts(settings: LoaderSettings) -> None:
     fields = settings.fields
     if settings.context_parallel and "labels" in fields.names and not fields.shifted:
         raise InvalidArgumentError(
-            f"{settings.context_parallel!r} cuts sequences, and these labels would be "
-            "shifted by the loss, where the next token is another rank's: give "
-            f"fields=pagefeed.Fields(names={fields.names!r}, shifted=True), and a loss "
-            "that compares logits[i] with labels[i]"
+            f"{settings.context_parallel!r} cuts sequences, so that the loss cannot "
+            "shift labels: the next token may be on another rank. Give fields="
+            f"pagefeed.Fields(names={fields.names!r}, shifted=True), and a loss that "
+            "compares logits[i] with labels[i]"
         )
 
 

@@ -94,9 +94,9 @@ class Watch:
         share = _padding_share(self._run.index, route)
         if share >= LEAST_SHARE:
             warnings.warn(
-                f"{share:.1%} of the tokens of an epoch are padding, and no field marks "
-                "it: a loss over input_ids alone learns it. Leave fields= out, or add "
-                "'labels', 'loss_mask', 'attention_mask' or 'document_ids' to it. "
+                f"{share:.1%} of the tokens of an epoch are padding, and no field "
+                "marks it: a loss over input_ids alone learns it. Leave fields= out, "
+                "or add 'labels', 'loss_mask', 'attention_mask' or 'document_ids'. "
                 "Windows with tail='drop' and join='dataset' have no padding",
                 PaddingWarning,
                 stacklevel=6,

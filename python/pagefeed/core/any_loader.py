@@ -101,9 +101,9 @@ class AnyLoader:
             InvalidArgumentError: Always; the message says how to iterate.
         """
         raise InvalidArgumentError(
-            f"a {type(self).__name__} has no item {index!r:.40}, it is iterated: `for "
-            "batch in loader` needs no DataLoader; where there must be one, "
-            "DataLoader(pagefeed.torch.as_dataset(loader), batch_size=None)"
+            f"a {type(self).__name__} has no item {index!r:.40}: it is iterated. Write "
+            "`for batch in loader`, without a DataLoader. Where there must be one, "
+            "write DataLoader(pagefeed.torch.as_dataset(loader), batch_size=None)"
         )
 
     def __reduce__(self) -> tuple[Callable[..., AnyLoader], tuple[Any, ...]]:

@@ -60,8 +60,8 @@ def resolve_rank(rank: int | None, world_size: int | None) -> tuple[int, int]:
     rank, world_size = check_whole(rank, "rank"), check_whole(world_size, "world_size")
     if world_size < 1 or not 0 <= rank < world_size:
         raise InvalidArgumentError(
-            f"rank={rank} and world_size={world_size} do not fit: ranks are counted "
-            "from 0 and lie below world_size"
+            f"rank={rank} and world_size={world_size} do not fit: ranks are 0 to "
+            "world_size - 1"
         )
     return rank, world_size
 

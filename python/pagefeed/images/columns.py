@@ -82,4 +82,4 @@ def _sizes_of(row: Any) -> list[tuple[int, int]]:
             return [(width, height)]
         case [*sizes]:
             return [*chain(*(_sizes_of(size) or [(0, 0)] for size in sizes))]
-    raise TypeError(f"{row!r:.60} is no size")
+    raise TypeError(f"expected (width, height), found {row!r:.60}")

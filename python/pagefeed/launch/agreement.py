@@ -119,7 +119,7 @@ def check_agreement(
                 "the same arguments, and load the same state everywhere"
             )
     if None in (rank for rank, _ in every_rank) and not any(groups):
-        # Who gets no batch of a fleet need not be told from others.
+        # Skip the ranks of a fleet that get no batch.
         is_fed = [rank is not None for rank, _ in every_rank]
         every_rank, shards, groups = (
             tuple(compress(values, is_fed)) for values in (every_rank, shards, groups)

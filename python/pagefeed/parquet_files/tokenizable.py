@@ -254,8 +254,8 @@ class Tokenizable(ParquetRows):
 
         if not isinstance(tokenizer, Tokenizer):
             raise InvalidArgumentError(
-                f"tokenize({tokenizer!r:.60}): give pagefeed.Tokenizer(...) of a "
-                "tokenizer.json, a model, or a function"
+                f"tokenize() takes a Tokenizer, found {tokenizer!r:.60}: give "
+                "pagefeed.Tokenizer(...) of a tokenizer.json, a model, or a function"
             )
         if self.tokenizer is not None or self.aligned:
             raise InvalidArgumentError(

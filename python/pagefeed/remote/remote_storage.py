@@ -241,8 +241,9 @@ def storage_of_options(
         return RemoteStorage(texts)
     if options:
         raise InvalidArgumentError(
-            f"storage_options {', '.join(map(str, options))} are of remote storage, "
-            "and all paths are local: a URL is like s3://bucket/folder/"
+            f"storage_options {', '.join(map(str, options))} are for remote storage, "
+            "but all paths are local: leave them out, or give a URL such as "
+            "s3://bucket/folder/"
         )
     return Storage()
 

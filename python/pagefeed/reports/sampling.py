@@ -34,9 +34,8 @@ def check_counted(loader: object, who: str) -> None:
     """
     if not isinstance(loader, Loader):
         raise InvalidArgumentError(
-            f"{who} takes what pagefeed.Loader(...) returned, whose sequences have "
-            f"numbers, found {loader!r:.60}; of texts, count the tokens once, "
-            "Loader(dataset.tokenize(tokenizer), ...)"
+            f"{who} takes a pagefeed.Loader, found {loader!r:.60}. For texts that a "
+            "TextLoader feeds, make a Loader of dataset.tokenize(tokenizer)"
         )
 
 

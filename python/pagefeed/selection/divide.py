@@ -35,7 +35,7 @@ from pagefeed.selection.query import (
 )
 from pagefeed.selection.scanning import quantiles_of, schema_of
 from pagefeed.selection.selection import Selection
-from pagefeed.selection.values import Misfit, Value, compare
+from pagefeed.selection.values import LiteralTypeError, Value, compare
 
 __all__ = [
     "ColumnQuery",
@@ -72,7 +72,7 @@ class ColumnQuery(Query):
                 compare(">=", Value(field, kind), edge).cast(pa.int32())
                 for edge in self._edges
             ]
-        except Misfit as misfit:
+        except LiteralTypeError as misfit:
             hint = f": {misfit}" if str(misfit) else ""
             message = f"{refusal}, the column has type {kind}{hint}"
             raise InvalidArgumentError(message) from None

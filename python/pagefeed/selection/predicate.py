@@ -26,7 +26,13 @@ from pagefeed.selection.query import (
     field_of,
 )
 from pagefeed.selection.syntax import PredicateText
-from pagefeed.selection.values import Misfit, Value, as_float, compare, is_number
+from pagefeed.selection.values import (
+    LiteralTypeError,
+    Value,
+    as_float,
+    compare,
+    is_number,
+)
 
 __all__ = ["Predicate", "query_of"]
 
@@ -291,7 +297,7 @@ class Predicate(Query):
         bound = [side(schema) if callable(side) else side for _, side in sides]
         try:
             return compare(sign, *bound)
-        except Misfit as misfit:
+        except LiteralTypeError as misfit:
             [(node, literal)] = [
                 side_of for side_of in sides if not callable(side_of[1])
             ]

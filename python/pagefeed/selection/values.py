@@ -18,7 +18,14 @@ import numpy as np
 
 from pagefeed.selection.query import Constant, Expression, arrow
 
-__all__ = ["COMPARISONS", "Misfit", "Value", "as_float", "compare", "is_number"]
+__all__ = [
+    "COMPARISONS",
+    "LiteralTypeError",
+    "Value",
+    "as_float",
+    "compare",
+    "is_number",
+]
 
 COMPARISONS: dict[str, Callable[[Any, Any], Expression]] = {
     "==": operator.eq,
@@ -39,8 +46,8 @@ class Value(NamedTuple):
     """Arrow type of the side."""
 
 
-class Misfit(Exception):  # noqa: N818 - no error that anybody sees
-    """A literal does not fit the type it is compared with; says what would fit."""
+class LiteralTypeError(Exception):
+    """Internal: a literal does not fit the type it is compared with; says what fits."""
 
 
 def is_number(kind: Any) -> bool:
@@ -63,7 +70,7 @@ def compare(sign: str, left: Value | Constant, right: Value | Constant) -> Expre
     """Return a comparison of two sides that are not both literals.
 
     Raises:
-        Misfit: If a literal does not fit the other side.
+        LiteralTypeError: If a literal does not fit the other side.
     """
     if not isinstance(left, Value):
         return compare(_MIRRORED.get(sign, sign), right, left)
@@ -102,7 +109,7 @@ def _with_whole(sign: str, column: Value, literal: Constant) -> Expression:
     A number between two of the column stands for the one below or above.
     """
     if isinstance(literal, bool) or not isinstance(literal, int | float):
-        raise Misfit
+        raise LiteralTypeError
     least, most, scale = _steps(column.kind)
     steps: Fraction | float = literal
     if not math.isinf(literal):
@@ -144,20 +151,20 @@ def _literal(value: Constant, kind: Any) -> Any:
     if types.is_floating(kind):
         return _nearest(value, kind)
     if isinstance(value, bool | int | float) != types.is_boolean(kind):
-        raise Misfit
+        raise LiteralTypeError
     try:
         scalar = pa.scalar(value)
         if isinstance(value, str) and types.is_temporal(kind):
             return scalar.cast(kind)
     except pa.ArrowException:
-        raise Misfit(_time_hint(value, kind)) from None
+        raise LiteralTypeError(_time_hint(value, kind)) from None
     return scalar
 
 
 def _nearest(value: Constant, kind: Any) -> Any:
     """Return the number of a type of floats that is nearest to a literal."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Misfit
+        raise LiteralTypeError
     to_number = kind.to_pandas_dtype()
     with np.errstate(over="ignore"):
         try:
@@ -165,7 +172,7 @@ def _nearest(value: Constant, kind: Any) -> Any:
         except OverflowError:
             nearest = to_number(math.inf)
     if np.isinf(nearest) and not (isinstance(value, float) and math.isinf(value)):
-        raise Misfit(f"its numbers go to {np.finfo(to_number).max:g}")
+        raise LiteralTypeError(f"its numbers go to {np.finfo(to_number).max:g}")
     pa, is_half = arrow(), arrow("pyarrow.types").is_float16(kind)
     return pa.scalar(float(nearest), pa.float32() if is_half else kind)
 

@@ -47,7 +47,7 @@ __all__ = ["TextView"]
 
 
 class TextPosition(NamedTuple):
-    """Where a loader of texts stands: another loop goes on there."""
+    """Position of a TextLoader."""
 
     saved: TextState
     now: TextState

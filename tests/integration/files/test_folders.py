@@ -13,7 +13,12 @@ from hypothesis import strategies as st
 
 import pagefeed as pf
 from pagefeed.core.dataset.folders import folder_columns
-from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
+from pagefeed.errors import (
+    ColumnNotFoundError,
+    CorruptFileError,
+    InvalidArgumentError,
+    MissingFileError,
+)
 
 ROWS = 50
 FOLDERS = ["lang=en/year=2023", "lang=en/year=2024", "lang=de/year=2024", "lang=fr"]
@@ -57,6 +62,27 @@ def rows_of(dataset) -> list[int]:
 
 def rows_at(*numbers: int) -> list[int]:
     return [row for n in numbers for row in range(n * ROWS, (n + 1) * ROWS)]
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("texts.jsonl", "pagefeed tokenize {} --column text --tokenizer "),
+        ("table.csv", "pagefeed tokenize {} --column text --tokenizer "),
+        ("tokens.bin", "pagefeed convert {} --to parquet --output tokens"),
+    ],
+)
+def test_a_file_of_another_format_is_named_with_the_command_to_type(
+    tmp_path, name, command
+):
+    path = tmp_path / name
+    path.write_text('{"text": "a text"}\n')
+    with pytest.raises(CorruptFileError, match="not a Parquet file") as error:
+        len(pf.parquet(path, column="text").index)
+    assert command.format(path) in str(error.value)
+    with pytest.raises(MissingFileError, match="holds no Parquet files") as missing:
+        pf.parquet(tmp_path, column="text")
+    assert command.format(path) in str(missing.value)
 
 
 def test_columns_of_folders():

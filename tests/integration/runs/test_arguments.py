@@ -33,7 +33,7 @@ WRONG: dict[str, list[Any]] = {
     "format": ["jax", None, 1, np],
     "dtype": ["float32", np.float32, np.dtype("int8"), None, 4, [], dict],
     "padding": [None, True, "0", 1.5, 2**63],
-    "fields": ["labels", ("lables",), (), 5, (1,), ("labels", "labels"), None],
+    "fields": ["labels", ("lables",), (), 5, (1,), ("labels", "labels")],
     "transform": [3, "f", {}],
     "pin_memory": [None, 1, "yes"],
     "epochs": ["7", 1.5, True, [], 0, -1],
@@ -69,6 +69,18 @@ def test_no_dataset_is_refused_with_what_to_write(value):
     ):
         with pytest.raises(InvalidArgumentError, match=r"give pagefeed\.parquet\("):
             make()
+
+
+@pytest.mark.parametrize(
+    "sizes", [{}, {"batch_size": 2, "batch_tokens": 64}, {"batch_size": None}]
+)
+def test_exactly_one_size_of_a_step_is_asked_for(dataset, sizes):
+    expected = (
+        r"Give exactly one of batch_size \(sequences per rank\), batch_tokens \(most "
+        r"tokens per rank\) or global_batch_size \(sequences per step, all ranks\)"
+    )
+    with pytest.raises(InvalidArgumentError, match=expected):
+        pf.Loader(dataset, sequences=pf.Windows(8), **sizes)
 
 
 def test_lengths_alone_are_told_their_class(folder):

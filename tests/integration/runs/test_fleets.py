@@ -240,7 +240,7 @@ def test_wrong_use_is_refused_by_name(folder):
         numbered_loader(folder).at(0, rank=0, world_size=1)
     with pytest.raises(InvalidArgumentError, match="leave balance out"):
         fleet(folder, balance="tokens")
-    with pytest.raises(InvalidArgumentError, match="give one of them"):
+    with pytest.raises(InvalidArgumentError, match="Give exactly one of"):
         fleet(folder, batch_size=4)
     for stages in ([], [(1, 8)], [(0, 8), (0, 9)], [(0, 8, 1)], [(0, 0)], 0, "8"):
         with pytest.raises(InvalidArgumentError, match="global_batch_size"):

@@ -103,7 +103,7 @@ def test_what_a_state_lacks_or_has_too_is_named(loader):
 
 @pytest.mark.parametrize("state", [None, [], 3, "state", [("epoch", 1)]])
 def test_what_is_no_dict_is_refused(loader, state):
-    with pytest.raises(StateMismatchError, match="a state is a dict"):
+    with pytest.raises(StateMismatchError, match="a state is the dict"):
         loader.load_state_dict(state)
     loader.load_state_dict({})
 

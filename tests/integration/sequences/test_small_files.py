@@ -17,7 +17,7 @@ from pagefeed.core.sequences import PackedIndex, are_bundles
 from pagefeed.core.sequences.sequence_index import bytes_of_pages
 from pagefeed.errors import PaddingWarning
 
-TOKENS = ("input_ids",)
+TOKENS: Any = ("input_ids",)
 FILES = {"300 of 500": (300, 500), "50 of 2100": (50, 2100)}
 
 

@@ -112,7 +112,8 @@ def check_token(value: object, name: str) -> int | None:
     token = None if value is None else _whole(value)
     if value is not None and (token is None or not 0 <= token < 1 << 32):
         raise InvalidArgumentError(
-            f"{name}={value!r} must be the number of a token, or None"
+            f"{name}={value!r} must be the number of a token, such as tokenizer.eos, "
+            "or None"
         )
     return token
 
@@ -195,7 +196,8 @@ def check_vocab_size(value: int | None, **token_ids: int | None) -> int | None:
         if token is not None and not 0 <= token < size:
             raise InvalidArgumentError(
                 f"{name}={token} is no token id: with vocab_size={size} they are 0 to "
-                f"{size - 1}"
+                f"{size - 1}. If the embedding has more rows, give their number as "
+                "vocab_size"
             )
     return size
 

@@ -44,7 +44,7 @@ class Position:
         return replace(self.begin(state), running=running)
 
     def done(self, state: LoaderState) -> Self:
-        """Return the position behind a loop: another iteration begins at a state."""
+        """Return the position after a loop: the next iteration begins at a state."""
         return replace(self.begin(state), finished=self.now)
 
     def at(self, state: LoaderState, **worker: int) -> Cursor:
@@ -53,17 +53,17 @@ class Position:
 
     @property
     def saved(self) -> LoaderState:
-        """The state behind the last batch handed out; a loaded end stays one."""
+        """State after the last batch handed out. A loaded end stays an end."""
         return self.start if self.running is None else self.running.cursor.state
 
     @property
     def now(self) -> LoaderState:
-        """The same; but without a loop there are steps ahead."""
+        """State of the next step; without a loop, that of the next iteration."""
         return self.run.going_on(self.start) if self.running is None else self.saved
 
     @property
     def left(self) -> LoaderState:
-        """Where another loop begins if this one is left; a loaded end stays one."""
+        """State at which a new loop begins if the running loop is abandoned."""
         running = self.running
         if running is None or running.is_new:
             return self.start

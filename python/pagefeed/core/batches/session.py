@@ -133,7 +133,7 @@ class RunView(AnyView):
             self._learner.load_state_dict(learning, self.position.now.step)
 
     def learn(self, memory: Any) -> None:
-        """Keep what a learner remembers with the state; it goes on from another's."""
+        """Attach a learner: states save its memory, and a loaded state restores it."""
         memory.load_state_dict(self.learning, self.position.now.step)
         self._learner = memory
 

@@ -120,10 +120,9 @@ def sized(
         return _shared(sequences, batch_tokens, global_batch_size), 0
     if len(given) != 1:
         raise InvalidArgumentError(
-            f"{' and '.join(given) or 'no size of a step'}: give one of them, "
-            "batch_size=, sequences of a batch, batch_tokens=, tokens of it at most, "
-            "or global_batch_size=, sequences of a step on all ranks; of Documents the "
-            "last two together"
+            "Give exactly one of batch_size (sequences per rank), batch_tokens (most "
+            "tokens per rank) or global_batch_size (sequences per step, all ranks). "
+            f"Found {' and '.join(given) or 'none of them'}"
         )
     if global_batch_size is not None:
         return sequences, 0
@@ -137,12 +136,12 @@ def _shared(sequences: Cut, batch_tokens: Any, global_batch_size: Any) -> Cut:
     cut, rows = sequences.with_budget(check_positive(batch_tokens, "batch_tokens"))
     if cut.takes_batches:
         return cut
-    size = f"global_batch_size={global_batch_size} times {rows}"
+    size = f"{global_batch_size} times {rows}"
     if isinstance(global_batch_size, int):
-        size = f"global_batch_size={global_batch_size * rows}"
+        size = f"{global_batch_size * rows}"
     raise InvalidArgumentError(
-        f"batch_tokens={batch_tokens} and global_batch_size={global_batch_size!r:.60}: "
-        f"{sequences!r:.60} has no batches of a budget that ranks could share. Of "
-        f"Windows and Packed give {size} alone; of Documents a max_length, and "
-        "pad=None or 'max_length'"
+        f"batch_tokens={batch_tokens} and global_batch_size={global_batch_size!r:.60} "
+        f"together do not go with {sequences!r:.60}. For Windows and Packed, pass only "
+        f"global_batch_size={size}. Documents need a max_length, and pad=None or "
+        "'max_length'"
     )

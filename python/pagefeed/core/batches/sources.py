@@ -27,7 +27,7 @@ def make_run(settings: LoaderSettings) -> Run:
     options: dict[str, Any] = {name: getattr(settings, name) for name in names}
     options["memory"] = settings.order_bytes
     if settings.fleet is not None:
-        # Order and states know steps alone; who gets which rows of them is its matter.
+        # Order and states count whole steps; the fleet assigns their rows to ranks.
         fleet = settings.fleet.placed(settings.rank, settings.world_size)
         size = fleet.stages[0][1]
         options |= {"fleet": fleet, "batch_size": size, "rank": 0, "world_size": 1}

@@ -272,10 +272,12 @@ def check_dataset(dataset: Any, name: str) -> None:
         )
     if not isinstance(dataset, Source):
         shown = repr(dataset) if isinstance(dataset, str | os.PathLike) else "'corpus/'"
-        raise InvalidArgumentError(
-            f"{name}={dataset!r:.60} is no dataset: give pagefeed.parquet({shown}, "
-            "column='input_ids')"
-        )
+        advice = f"give pagefeed.parquet({shown}, column='input_ids')"
+        if isinstance(dataset, list | tuple | dict):
+            advice += (
+                "; a Loader takes several as pagefeed.mix({'web': (web, 0.7), ...})"
+            )
+        raise InvalidArgumentError(f"{name}={dataset!r:.60} is no dataset: {advice}")
 
 
 def known_vocab_size(datasets: Sequence[Dataset]) -> int | None:

@@ -25,7 +25,13 @@ from pagefeed.core._base import (
     num_processors,
     warn_of_folder,
 )
-from pagefeed.core.storage import PathLike, Storage, local_path, names_in
+from pagefeed.core.storage import (
+    PathLike,
+    Storage,
+    advice_on_format,
+    local_path,
+    names_in,
+)
 from pagefeed.errors import (
     CorruptFileError,
     FileAccessError,
@@ -278,6 +284,10 @@ class IndexRecipe(Recipe):
                 storage=self.storage.handle,
                 advance=advance,
             )
+        except CorruptFileError as error:
+            file = (error.file or "").partition("?")[0]
+            error.args = (f"{error.args[0]}{advice_on_format(file)}",)
+            raise
         except UnsupportedError as error:
             if self.page_index == "row_group":
                 size = sum(map(self.storage.size, self.files))

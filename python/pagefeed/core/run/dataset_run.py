@@ -110,8 +110,8 @@ class DatasetCursor(Cursor):
     def _moved(self, state: LoaderState, position: RunPosition) -> LoaderState:
         epoch = self._epoch_of(position)
         lanes, ranks = self._lanes(epoch)
-        # A state of a later epoch does not tell the lanes and ranks of this one. Unless
-        # these are the usual ones, nobody can look back.
+        # A state of a later epoch does not record the lanes and ranks of this epoch.
+        # If these are not the usual ones, earlier steps cannot be computed.
         is_usual = (state.num_lanes, state.ranks) == (lanes, ranks)
         return replace(
             state,

@@ -262,8 +262,8 @@ class Route:
                 "" if last is None else f" and below {self.number_of(StepIndex(last))}"
             )
             raise InvalidArgumentError(
-                f"step={step} is not in this iteration, or not known to it: steps "
-                f"are at least {self.first_step}{end}"
+                f"step={step} is not in this iteration: its steps are at least "
+                f"{self.first_step}{end}"
             )
         return index
 

@@ -240,11 +240,15 @@ class Run(ABC):
 
     @property
     def datasets_of_now(self) -> tuple[Sequence[str | None], Sequence[Dataset]]:
-        """Names and datasets of now, of which a state tells what was erased."""
+        """Names and current datasets, whose erased rows a state records."""
         return self.names, self.datasets
 
     def erased_after(self, then: Any) -> Any:
-        """Return what is erased now; None for nothing. Refuse less than a state has."""
+        """Return the record of erased rows, or None.
+
+        Raises:
+            StateMismatchError: If the state erased more rows.
+        """
         if then is None and not any(d.spans.erased for d in self.datasets_of_now[1]):
             return None
         return provided("records of erased rows")(then or (), *self.datasets_of_now)

@@ -254,9 +254,9 @@ class LoaderState:
             self,
             loader,
             ("sequences", "shuffle", "balance", "seed"),
-            "dataset (paths may change, contents and the order of files may not; if "
-            "files were added, load with grown=), sequences, shuffle, balance and "
-            "seed; world size, batch size, memory and threads may change",
+            "dataset, sequences, shuffle, balance and seed. Paths, world size, batch "
+            "size, memory and threads may change; contents and the order of files may "
+            "not. If files were added, load with grown='next-epoch'",
             *([f"dataset: {changed}"] if changed else []),
         )
 
@@ -270,7 +270,8 @@ def _check_names(state: Mapping[str, Any], names: list[str]) -> list[str]:
     """Return the names of parts; refuse a state without all names, or with others."""
     if not isinstance(state, Mapping):
         raise StateMismatchError(
-            f"a state is a dict, as state_dict() returned it, found {state!r:.60}"
+            f"a state is the dict that state_dict() returned, found {state!r:.60}: "
+            "read a saved file first, as with json.load"
         )
     if "grown" in state:
         raise StateMismatchError(f"the state was saved after {MIXED}")

@@ -159,5 +159,5 @@ def check_same_run(
     if told:
         raise StateMismatchError(
             "\n  ".join(["the state belongs to another run:", *told])
-            + f"\ngive the loader the same {advice}"
+            + f"\nGive the loader the same {advice}"
         )

@@ -24,6 +24,7 @@ __all__ = [
     "UNFINISHED",
     "PathLike",
     "Paths",
+    "advice_on_format",
     "check_files_given",
     "check_finished",
     "expanded",
@@ -53,6 +54,8 @@ Paths = PathLike | Iterable[PathLike]
 
 PARQUET = (".parquet", ".parq")
 """Suffixes of Parquet files in a folder."""
+_TEXTS = (".jsonl", ".json", ".csv", ".tsv", ".txt", ".arrow", ".tar", ".gz", ".zst")
+_TOKENS = (".bin", ".idx", ".npy", ".mds")
 SHARED_INDEX = "_pagefeed"
 """Usual name of the folder of an index that all nodes share."""
 UNFINISHED = "_unfinished"
@@ -162,6 +165,28 @@ def expanded(path: str, suffixes: tuple[str, ...]) -> Iterator[str]:
         )
 
 
+def advice_on_format(path: str) -> str:
+    """Return the command that makes Parquet of another kind of file, to end a message.
+
+    Example:
+        >>> advice_on_format("a.jsonl")[:47]
+        '. To make Parquet of its texts: pagefeed tokeni'
+        >>> advice_on_format("a.parquet")
+        ''
+    """
+    if path.endswith(_TEXTS):
+        return (
+            f". To make Parquet of its texts: pagefeed tokenize {path} --column text "
+            "--tokenizer tokenizer.json --output tokens"
+        )
+    if path.endswith(_TOKENS):
+        return (
+            f". To make Parquet of its tokens: pagefeed convert {path} --to parquet "
+            "--output tokens"
+        )
+    return ""
+
+
 @cache
 def tell_of_index(folder: str) -> None:
     """Log, once in a process, that a folder has an index that was not given."""
@@ -212,10 +237,15 @@ def _listed(path: str, listed: Iterable[str], suffixes: tuple[str, ...]) -> list
 
 def nothing_listed(path: str, suffixes: tuple[str, ...]) -> MissingFileError:
     """Return the error of a folder or pattern without files."""
-    what = "Parquet files" if suffixes == PARQUET else "such files"
+    what, advice = "such files", ""
+    if suffixes == PARQUET:
+        what = "Parquet files"
+        names = sorted(os.listdir(path)) if os.path.isdir(path) else []
+        others = (advice_on_format(os.path.join(path, name)) for name in names)
+        advice = next(filter(None, others), "")
     return MissingFileError(
         f"{path} holds no {what}: expected names ending in "
-        f"{' or '.join(suffixes)} that do not begin with _ or ."
+        f"{' or '.join(suffixes)} that do not begin with _ or .{advice[1:]}"
     )
 
 
