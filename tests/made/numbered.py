@@ -54,6 +54,7 @@ def numbered_loader(
         "memory": "8MiB",
         "num_threads": 2,
         "padding": -1,
+        "fields": ("input_ids",),
         "rank": 0,
         "world_size": 1,
     }

@@ -152,8 +152,9 @@ def test_memory_of_batches_is_missing_for_pages(tmp_path):
     options: dict[str, Any] = {"data_page_size": 16384, "use_dictionary": False}
     pq.write_table(pa.table({"input_ids": rows}), path, **options)
     windows = pf.Windows(512)
+    settings: dict[str, Any] = {"batch_size": 256, "fields": ("input_ids",)}
     loader = make_loader(
-        path, sequences=windows, batch_size=256, shuffle="row", memory="32MiB"
+        path, sequences=windows, shuffle="row", memory="32MiB", **settings
     )
     plan = forecast(loader)
     for _ in loader:

@@ -347,7 +347,7 @@ def test_numbers_of_the_run(stream):
     ("other", "name"),
     [
         ({"batch_size": 2}, "batch_size"),
-        ({"fields": ("input_ids", "labels")}, "fields"),
+        ({"fields": ("input_ids",)}, "fields"),
         ({"seed": 9}, "seed"),
     ],
 )
