@@ -97,9 +97,9 @@ class SequenceView:
             )
         self._sequences: SequenceIndex = sequences.index(dataset.spans)
         layout = self._sequences.layout
-        self.vocab_size = check_vocab_size(vocab_size, padding=self.padding)
-        known = self.vocab_size or known_vocab_size([dataset])
-        check_vocab_size(known, eos=layout.eos, bos=layout.bos)
+        self.vocab_size = check_vocab_size(
+            vocab_size, padding=self.padding, eos=layout.eos, bos=layout.bos
+        )
         check_infills([dataset], self.dtype, self.vocab_size)
         self._aligned = columns_beside([dataset])
         self._engine = token_engine(
@@ -112,7 +112,7 @@ class SequenceView:
             memory=self.memory,
             dtype=self.dtype,
             padding=self.padding,
-            vocab_size=known,
+            vocab_size=self.vocab_size or known_vocab_size([dataset]),
         )
 
     def __len__(self) -> int:

@@ -95,16 +95,6 @@ def test_ids_beyond_the_recorded_vocabulary_are_refused(sequences, overstated):
     assert first(overstated, vocab_size=1 << 16)["input_ids"].max() >= 50
 
 
-def test_separators_beyond_the_recorded_vocabulary_are_refused(overstated):
-    cut = pf.Packed(32, eos=50)
-    message = "eos=50 is no token id: with vocab_size=50 they are 0 to 49"
-    with pytest.raises(pf.errors.InvalidArgumentError, match=message):
-        pf.Loader(overstated, sequences=cut, batch_size=2)
-    with pytest.raises(pf.errors.InvalidArgumentError, match=message):
-        pf.SequenceView(overstated, cut)
-    pf.Loader(overstated, sequences=cut, batch_size=2, vocab_size=51)
-
-
 def test_a_view_refuses_them_too(overstated):
     with pytest.raises(pf.errors.TokenRangeError, match="vocab_size=50"):
         pf.SequenceView(overstated, pf.Windows(32))[0]

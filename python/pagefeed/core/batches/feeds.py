@@ -223,7 +223,7 @@ class TokenFeed(EngineFeed):
         super().__init__(settings, run)
         layout = run.index.layout
         self._aligned.check_eos(layout, run.datasets)
-        check_vocab_size(self._vocab_size, eos=layout.eos, bos=layout.bos)
+        check_vocab_size(settings.vocab_size, eos=layout.eos, bos=layout.bos)
         parts, self._fields = run.index.parts, settings.fields
         self._index: AnyIndex = parts[0] if len(parts) == 1 else run.index
         self._cuts_documents = layout.multiple_of > 1 and (
