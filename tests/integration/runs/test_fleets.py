@@ -234,7 +234,9 @@ def test_wrong_use_is_refused_by_name(folder):
         loader.at(0, rank=None, world_size=0)
     with pytest.raises(InvalidArgumentError, match="takes global_batch_size=9999"):
         fleet(folder, global_batch_size=9999)
-    with pytest.raises(InvalidArgumentError, match=f"only global_batch_size={SIZE * 28}"):
+    with pytest.raises(
+        InvalidArgumentError, match=f"only global_batch_size={SIZE * 28}"
+    ):
         fleet(folder, batch_tokens=900)
     with pytest.raises(InvalidArgumentError, match="give the Loader global_batch_size"):
         numbered_loader(folder).at(0, rank=0, world_size=1)
