@@ -96,31 +96,41 @@ class Selectable(Dataset):
 
         return self._parts(by_length(self.spans, edges))
 
-    def split(self, *, seed: int = 0, **weights: float) -> dict[str, Self]:
+    def split(
+        self, *, by: str | None = None, seed: int = 0, **weights: float
+    ) -> dict[str, Self]:
         """Divide the rows at random, in proportion to weights.
 
-        The part of a row depends only on the seed, the footer of its file and its
-        number in the file. So it stays the same when files are added, removed, renamed
-        or put in another order.
+        With ``by``, the part of a row depends on the seed and the value of this column
+        alone. So documents of one URL stay together, in every copy of the data, for
+        ever. Without it, the part depends on the seed, the footer of the file and the
+        number of the row in the file: it stays when files are added, removed, renamed
+        or put in another order, and changes when a file is written anew.
 
         Args:
+            by: A column of texts, bytes or integers, such as ``"url"``.
+                ``where("hash(url) % 100 < 5")`` uses its hash.
             seed: Another seed gives another division.
-            weights: Share of the rows of each part. If they sum to 1, every row is in
-                exactly one part; else the remaining rows are in none.
+            weights: Share of the rows of each part, or with ``by`` of the values. If
+                they sum to 1, every row is in exactly one part; else the remaining rows
+                are in none.
 
         Returns:
             Datasets by the names given.
 
         Raises:
             InvalidArgumentError: If a share is not above 0, shares sum to more than 1,
-                or there are more than 65,535.
+                there are more than 65,535, or the column holds other values.
+            DataError: When rows are read that have no value in the column.
 
         Example:
-            >>> web.split(train=0.99, validation=0.01, seed=1)  # doctest: +SKIP
+            >>> web.split(
+            ...     train=0.99, validation=0.01, by="url", seed=1
+            ... )  # doctest: +SKIP
         """
         from pagefeed.selection import by_weights
 
-        return self._parts(by_weights(self.spans, weights, seed))
+        return self._parts(by_weights(self.spans, weights, seed, by))
 
     def take(
         self,

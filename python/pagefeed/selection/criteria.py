@@ -22,6 +22,7 @@ from pagefeed.selection.row_groups import RowGroups
 from pagefeed.selection.scanning import open_groups, scan, schema_of
 
 __all__ = [
+    "HASH_BITS",
     "NO_PART",
     "ByLength",
     "Criterion",
@@ -30,6 +31,7 @@ __all__ = [
     "Listed",
     "Scan",
     "mix_hash",
+    "share_ends",
 ]
 
 NO_PART = 65_535
@@ -195,17 +197,14 @@ class Hashing(Criterion):
     def __init__(self, seed: int, weights: Mapping[str, float]) -> None:
         self._seed = seed
         self.parts = tuple(weights)
-        ends = np.cumsum(list(weights.values()))
-        if abs(ends[-1] - 1) < 1e-9:
-            ends[-1] = 1  # Every row is in a part.
-        self._ends = np.round(ends * 2.0**_HASH_BITS).astype(np.uint64)
+        self._ends = share_ends(weights)
         self.key = f"hashing {seed} {self._ends.tolist()}"
 
     def labels(self, row_groups: RowGroups) -> Labels:
         """Return the parts of the rows of some row groups."""
         first = row_groups.begin - int(row_groups.index.file_first_row[row_groups.file])
         rows = np.arange(first, first + row_groups.num_rows, dtype=np.uint64)
-        hashes = mix_hash(rows, self._key_of(row_groups)) >> np.uint64(64 - _HASH_BITS)
+        hashes = mix_hash(rows, self._key_of(row_groups)) >> np.uint64(64 - HASH_BITS)
         part_of_row = np.searchsorted(self._ends, hashes, side="right")
         part_of_row[part_of_row == len(self._ends)] = NO_PART
         return Labels(part_of_row.astype(np.uint16))
@@ -224,7 +223,17 @@ class Hashing(Criterion):
         return first, second
 
 
-_HASH_BITS = 53
+HASH_BITS = 53
+
+
+def share_ends(shares: Mapping[str, float]) -> UInt64Array:
+    """Return the hashes, of ``HASH_BITS`` bits, at which parts of these shares end."""
+    ends = np.cumsum(list(shares.values()))
+    if abs(ends[-1] - 1) < 1e-9:
+        ends[-1] = 1  # Every row is in a part.
+    return np.round(ends * 2.0**HASH_BITS).astype(np.uint64)
+
+
 _ODD = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 

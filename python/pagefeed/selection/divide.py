@@ -22,6 +22,7 @@ from pagefeed.selection.criteria import (
     Scan,
 )
 from pagefeed.selection.divided_rows import DividedRows
+from pagefeed.selection.hashes import HashedColumn
 from pagefeed.selection.predicate import query_of
 from pagefeed.selection.query import (
     Constant,
@@ -146,9 +147,9 @@ def by_length(spans: Spans, edges: Sequence[int]) -> dict[str, Selection]:
 
 
 def by_weights(
-    spans: Spans, weights: Mapping[str, float], seed: int
+    spans: Spans, weights: Mapping[str, float], seed: int, by: str | None
 ) -> dict[str, Selection]:
-    """Divide by a hash of the rows, in proportion to weights."""
+    """Divide by a hash of a column, or of the rows, in proportion to weights."""
     if not weights:
         raise InvalidArgumentError("name the parts: split(train=0.99, validation=0.01)")
     for name, weight in weights.items():
@@ -162,7 +163,14 @@ def by_weights(
         raise InvalidArgumentError(
             f"{len(weights)} parts are too many: there may be {NO_PART}"
         )
-    return _parts(spans, Hashing(check_whole(seed, "seed"), weights))
+    if by is None:
+        return _parts(spans, Hashing(check_whole(seed, "seed"), weights))
+    check_column(by, "by")
+    seed = check_whole(seed, "seed", least=0, most=(1 << 63) - 1)
+    criterion = HashedColumn(by, seed, weights)
+    if spans.index.files:
+        criterion.query.bind(schema_of(spans.index, 0))
+    return _parts(spans, criterion)
 
 
 def _parts(spans: Spans, criterion: Criterion) -> dict[str, Selection]:

@@ -14,6 +14,7 @@ from functools import reduce
 from typing import Any, TypeAlias, cast
 
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.selection.hashes import hash_of
 from pagefeed.selection.query import (
     Constant,
     Expression,
@@ -242,6 +243,8 @@ class Predicate(Query):
         match node:
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
                 return self._arithmetic(node, type(op), left, right)
+            case ast.BinOp(op=ast.Mod()) | ast.Call(func=ast.Name(id="hash")):
+                return self._hash(node)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 zero = ast.copy_location(ast.Constant(0), node)
                 return self._arithmetic(node, ast.Sub, zero, operand)
@@ -255,6 +258,41 @@ class Predicate(Query):
                 return length
         name = self._column(node, "this is not a column, number or string")
         return lambda schema: Value(*field_of(schema, name))
+
+    def _hash(self, node: ast.expr) -> Side:
+        """Check the hash of a column, or the rest of its division by a number."""
+        divisor = None
+        if isinstance(node, ast.BinOp):
+            node, divisor = node.left, node.right
+        number = 1 if divisor is None else _constant_of(divisor)
+        match node:
+            case ast.Call(func=ast.Name(id="hash"), args=[column], keywords=[]):
+                seed = 0
+            case ast.Call(
+                func=ast.Name(id="hash"),
+                args=[column, ast.Constant(value=int() as seed)],
+                keywords=[],
+            ) if seed < 1 << 63:
+                pass
+            case _:
+                problem = "write hash(column) or hash(column, seed), alone or before %"
+                raise self._refuse(node, problem)
+        name = self._column(column)
+        if type(number) is not int or number < 1:
+            raise self._refuse(divisor or node, "here a whole number above 0 is needed")
+
+        def bind(schema: Schema) -> Value:
+            pa, pc = arrow(), arrow("pyarrow.compute")
+            try:
+                value = hash_of(schema, name, seed)
+            except InvalidArgumentError as error:
+                raise self._refuse(node, str(error)) from None
+            if divisor is not None:
+                by = pa.scalar(number, pa.uint64())
+                value = pc.subtract(value, pc.multiply(pc.divide(value, by), by))
+            return Value(value, pa.uint64())
+
+        return bind
 
     def _arithmetic(
         self, node: ast.expr, op: type[ast.operator], *operands: ast.expr

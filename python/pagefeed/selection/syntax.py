@@ -15,7 +15,8 @@ __all__ = ["PredicateText"]
 
 _GRAMMAR = (
     "a predicate is made of columns (quality, meta.score, column('any name')), "
-    "numbers, 'strings', true and false, + - * / and length(column), compared by "
+    "numbers, 'strings', true and false, + - * /, length(column) and "
+    "hash(column) % number, compared by "
     "== != < <= > >=, in [...], not in [...], is null, is not null, of "
     "startswith(column, 'text') and contains(column, 'text'), and joined by and, or, "
     "not, ( )"

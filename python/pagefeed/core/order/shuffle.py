@@ -41,8 +41,9 @@ class Shuffle:
             than 256 MiB are permuted page by page.
         window: How far units are mixed, over all lanes together: units (int), decoded
             bytes (``"256MiB"``), or ``"auto"``. ``"row"`` and None have no window and
-            accept only ``"auto"``. 0 or 1 mixes no blocks. For ``"buffer"``, a loader
-            refuses a window of more than 1 that has less than two units per lane.
+            accept only ``"auto"``. With 0 or 1, units leave a lane in the order of its
+            blocks; lanes still take turns, so a batch has units of many blocks. For
+            ``"buffer"``, a loader refuses a window of less than two units per lane.
         passes: How often a block is read in an epoch, each time for another share of
             its units. More passes read more, and put fewer units of one page near each
             other.

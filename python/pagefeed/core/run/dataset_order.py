@@ -146,7 +146,7 @@ class DatasetOrder:
             InvalidArgumentError: If it is; the message says how long the window must
                 be.
         """
-        is_asked_for = self.shuffle.window not in (0, 1, "auto")
+        is_asked_for = self.shuffle.window != "auto"
         if self.shuffle.block != "buffer" or not is_asked_for:
             return
         if self.window(self.num_lanes) < 2:

@@ -92,7 +92,7 @@ class Run(ABC):
     """The sequences of each dataset."""
     index: JoinedIndex = field(init=False)
     """The sequences of all datasets, numbered through."""
-    costs: Costs = field(init=False)
+    costs: Costs = field(init=False, repr=False)
     """Function that returns costs of sequences, if ranks are balanced."""
     initial: LoaderState = field(init=False)
     """The state at the beginning of epoch 0."""
