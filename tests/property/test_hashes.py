@@ -1,6 +1,7 @@
 """Rows divided by a hash of a column: by its value alone, in every copy of the data."""
 
 import hashlib
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -42,7 +43,11 @@ def path(tmp_path_factory):
 def test_parts_are_those_of_a_plain_hash(path, data):
     kind = data.draw(st.sampled_from(TYPES))
     numbers = data.draw(st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=40))
-    make = {pa.binary(): lambda n: b"%d" % n, pa.int32(): int, pa.uint64(): int}
+    make: dict[Any, Any] = {
+        pa.binary(): lambda n: b"%d" % n,
+        pa.int32(): int,
+        pa.uint64(): int,
+    }
     values = [make.get(kind, str)(number) for number in numbers]
     seed = data.draw(st.sampled_from([0, 1, 2**63 - 1]))
     dataset = write(path, values, kind)

@@ -261,9 +261,10 @@ class Predicate(Query):
 
     def _hash(self, node: ast.expr) -> Side:
         """Check the hash of a column, or the rest of its division by a number."""
-        divisor = None
-        if isinstance(node, ast.BinOp):
-            node, divisor = node.left, node.right
+        divisor: ast.expr | None = None
+        match node:
+            case ast.BinOp(left=left, right=right):
+                node, divisor = left, right
         number = 1 if divisor is None else _constant_of(divisor)
         match node:
             case ast.Call(func=ast.Name(id="hash"), args=[column], keywords=[]):
