@@ -85,7 +85,7 @@ def _tokenized(folder: str, **options: Any) -> bool:
         folder,
         output,
         tokenizer=_tokenizer(),
-        on_error="quarantine",
+        on_error="skip",
         max_rejected=1.0,
         num_threads=1,
         retries=0,

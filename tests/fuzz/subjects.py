@@ -4,7 +4,6 @@ import base64
 import io
 import json
 import random
-import tarfile
 import tempfile
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -120,40 +119,6 @@ def _arrow(options: str) -> bytes:
     return sink.getvalue()
 
 
-def _tar() -> bytes:
-    sink = io.BytesIO()
-    with tarfile.open(fileobj=sink, mode="w") as archive:
-        for number, row in enumerate(_records()):
-            for kind, data in (
-                ("txt", row["text"].encode()),
-                ("json", json.dumps(row).encode()),
-            ):
-                member = tarfile.TarInfo(f"{number:04}.{kind}")
-                member.size = len(data)
-                archive.addfile(member, io.BytesIO(data))
-        end = archive.offset
-    return sink.getvalue()[: end + 1024]  # Without more padding than ends it.
-
-
-def _mds_texts() -> bytes:
-    """A shard of texts, each with a number: byte by byte."""
-    config = {
-        "format": "mds",
-        "version": 2,
-        "column_names": ["number", "text"],
-        "column_encodings": ["int", "str"],
-        "column_sizes": [8, None],
-    }
-    told, samples = json.dumps(config).encode(), []
-    for row in _records():
-        text = row["text"].encode()
-        samples.append(np.uint32(len(text)).tobytes())
-        samples[-1] += np.int64(row["number"]).tobytes() + text
-    ends = np.cumsum([0, *map(len, samples)]) + 4 * (len(samples) + 2) + len(told)
-    head = np.uint32(len(samples)).tobytes() + ends.astype("<u4").tobytes()
-    return head + told + b"".join(samples)
-
-
 def _flat(name: str, documents: flat_files.Documents, folder: Path) -> None:
     flat_files.KINDS[name](folder, documents)
 
@@ -181,7 +146,7 @@ def _text_subjects() -> dict[str, Subject]:
     lines = "".join(json.dumps(row) + "\n" for row in _records()).encode()
     sink, others = io.BytesIO(), _table().column_names[1:]
     pyarrow.csv.write_csv(_table().select(["text", "number", "word"]), sink)
-    csv, archive = sink.getvalue(), {"column": "txt", "keep": {"json.number": "int64"}}
+    csv = sink.getvalue()
     named = {"keep": ["number", "word"]}
     made: dict[str, tuple[bytes, dict[str, Any]]] = {
         "a.jsonl": (lines, named),
@@ -197,16 +162,10 @@ def _text_subjects() -> dict[str, Subject]:
         found[name[2:] + end] = _texts(
             name + end, compressed(data, codec), inside(codec, TEXT), how
         )
-    tar = _tar()
     return found | {
         "arrow": _texts("a.arrow", _arrow("file"), BINARY, {"keep": others}, True),
         "arrow stream": _texts("a.arrow", _arrow("stream"), BINARY, {"keep": others}),
         "feather": _texts("a.feather", _arrow("lz4"), BINARY, {"keep": others}, True),
-        "tar": _texts("a.tar", tar, BINARY, archive, True),
-        "tar.gz": _texts(
-            "a.tar.gz", compressed(tar, "gzip"), inside("gzip", BINARY), archive, True
-        ),
-        "mds texts": _texts("a.mds", _mds_texts(), BINARY, {"keep": ["number"]}, True),
     }
 
 

@@ -29,7 +29,7 @@ from made.texts_made import make_tokenizer
 source, output, options = sys.argv[1:]
 pf.tokenize(
     source, output, tokenizer=make_tokenizer(), keep=["n"], num_threads=2,
-    shard_size="48KiB", on_error="quarantine", storage_options=json.loads(options),
+    shard_size="48KiB", on_error="skip", storage_options=json.loads(options),
 )
 """
 
@@ -120,7 +120,7 @@ def write_texts(path: Path, count: int = 900) -> Path:
 
 
 def tokenized(source: Path, output: Any, **more: Any) -> Any:
-    options = {"keep": ["n"], "shard_size": "48KiB", "on_error": "quarantine"} | more
+    options = {"keep": ["n"], "shard_size": "48KiB", "on_error": "skip"} | more
     return pf.tokenize(source, output, tokenizer=make_tokenizer(), **options)
 
 

@@ -2,9 +2,6 @@
 
 import gzip
 import json
-import struct
-import tarfile
-from io import BytesIO
 
 import duckdb
 import numpy as np
@@ -51,37 +48,6 @@ def zstd(data):
     return sink.getvalue().to_pybytes()
 
 
-def write_mds(path):
-    """One shard, as MosaicML writes it."""
-    samples = []
-    for text, score in zip(TEXTS, SCORES, strict=True):
-        data, url = text.encode(), f"u{score}".encode()
-        head = struct.pack("<II", len(data), len(url))
-        samples.append(head + struct.pack("<q", score) + data + url)
-    config = {
-        "column_encodings": ["int", "str", "str"],
-        "column_names": ["score", "text", "url"],
-        "column_sizes": [8, None, None],
-        "format": "mds",
-    }
-    told = json.dumps(config).encode()
-    begins = np.cumsum([4 * (len(samples) + 2) + len(told), *map(len, samples)])
-    head = struct.pack("<I", len(samples)) + begins.astype("<u4").tobytes()
-    (path / "shard.00000.mds").write_bytes(head + told + b"".join(samples))
-    (path / "index.json").write_text("{}")
-
-
-def write_tar(path):
-    with tarfile.open(path / "a.tar", "w") as archive:
-        for number, text in enumerate(TEXTS):
-            score = {"score": SCORES[number], "url": f"u{SCORES[number]}"}
-            for kind, data in (("text", text), ("json", json.dumps(score))):
-                content = data.encode()
-                member = tarfile.TarInfo(f"folder.d/{number:06}.{kind}")
-                member.size = len(content)
-                archive.addfile(member, BytesIO(content))
-
-
 def write_saved(path):
     """A dataset as Hugging Face's `datasets` saves it, with what a map left beside."""
     state = {
@@ -107,8 +73,6 @@ WRITERS = {
     "feather": lambda path: feather.write_feather(
         TABLE, path / "a.feather", chunksize=70
     ),
-    "mds": write_mds,
-    "tar": write_tar,
     "saved": write_saved,
 }
 
@@ -119,8 +83,6 @@ def test_every_input_gives_the_same_tokens(kind, tmp_path, tok, ids):
     folder.mkdir()
     WRITERS[kind](folder)
     keep = {"score": "int64", "url": None}
-    if kind == "tar":
-        keep = {"json.score": "int64", "json.url": None}
     done = pf.tokenize(
         folder, tmp_path / "out", tokenizer=tok, keep=keep, shard_size="8KiB"
     )
@@ -240,6 +202,13 @@ def test_plain_text_must_be_told(tmp_path, tok):
     text = pf.tokenize(tmp_path / "a.txt", tmp_path / "t", tokenizer=tok, format="text")
     [row] = pq.read_table(text.files[0])["input_ids"].to_pylist()
     assert tok.decode(row) == "one\r\ntwo\n\nthree"
+
+
+@pytest.mark.parametrize("name", ["a.tar", "shard.00000.mds"])
+def test_archives_are_refused_by_what_to_do(name, tmp_path, tok):
+    (tmp_path / name).write_bytes(b"")
+    with pytest.raises(pf.errors.InvalidArgumentError, match="write their samples to"):
+        pf.tokenize(tmp_path / name, tmp_path / "out", tokenizer=tok)
 
 
 def test_a_folder_of_another_job_is_refused(tmp_path, tok):

@@ -1,4 +1,4 @@
-"""Texts of any input, record by record: JSON lines, plain text, tables, samples.
+"""Texts of any input, record by record: JSON lines, plain text, tables.
 
 A file is divided into ranges (:class:`FileRange`). The ``Reader`` of the format reads a
 range in batches (:class:`Batch`), the same ones each time. A record that cannot be
@@ -14,7 +14,7 @@ from pagefeed.prepare.texts.formats import (
     read_range,
     types_of,
 )
-from pagefeed.prepare.texts.kept import WidenedError, fitting
+from pagefeed.prepare.texts.kept import fitting
 from pagefeed.prepare.texts.records import (
     RECORD_BYTES,
     Batch,
@@ -34,7 +34,6 @@ __all__ = [
     "Inputs",
     "Rejected",
     "Wanted",
-    "WidenedError",
     "arrow",
     "find_inputs",
     "fitting",

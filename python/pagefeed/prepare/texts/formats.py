@@ -24,7 +24,6 @@ from pagefeed.prepare.texts.records import (
     rejection,
     translated,
 )
-from pagefeed.prepare.texts.samples import Mds, Tar
 from pagefeed.prepare.texts.streams import Reader
 from pagefeed.prepare.texts.tables import ArrowFile, Csv, without_leftovers
 from pagefeed.remote import OutputFolder, StorageOptions, options_of
@@ -39,17 +38,16 @@ __all__ = [
     "types_of",
 ]
 
-Format = Literal["jsonl", "csv", "parquet", "arrow", "mds", "tar", "text", "lines"]
+Format = Literal["jsonl", "csv", "parquet", "arrow", "text", "lines"]
 _READERS: Mapping[str, Reader] = {
     "jsonl": JsonLines(),
     "csv": Csv(),
     "parquet": ParquetReader(),
     "arrow": ArrowFile(),
-    "mds": Mds(),
-    "tar": Tar(),
     "text": PlainText(),
     "lines": TextLines(),
 }
+_OTHERS = (".mds", ".mds.zstd", ".mds.gz", ".tar", ".tar.gz", ".tgz", ".tar.zst")
 FORMATS = tuple(_READERS)
 """Names of the formats."""
 
@@ -103,6 +101,11 @@ def _format_of(file: str) -> str:
         raise InvalidArgumentError(
             f"{file} is plain text: say whether a document is a file, format='text', "
             "or a line, format='lines'"
+        )
+    if file.endswith(_OTHERS):
+        raise InvalidArgumentError(
+            f"{file}: tar files and MDS shards are not read: write their samples to "
+            "Parquet or JSON lines, by the library that reads them"
         )
     if not fitting:
         raise InvalidArgumentError(
@@ -160,5 +163,5 @@ def read_range(
     except CorruptFileError as problem:
         rest = f"all that follows {count} records"
         error = str(problem).removeprefix(f"{file_range.file}: ")
-        rejected = Rejected(file_range.file, rest, error, None, None)
+        rejected = Rejected(file_range.file, rest, error, None)
         yield rejection(rejected, wanted)

@@ -18,7 +18,7 @@ from pagefeed.prepare.texts.records import (
 )
 from pagefeed.prepare.texts.streams import line_blocks, opened, with_compressed
 
-__all__ = ["JsonLines", "parse_record"]
+__all__ = ["JsonLines"]
 
 SEEN_BYTES = 1 << 20
 """Bytes at the begin of a file that decide on the types of columns."""
@@ -45,7 +45,7 @@ class JsonLines(LineReader):
             blocks = line_blocks(stream, 0, None, SEEN_BYTES, RECORD_BYTES)
             seen = next((block for _, block in blocks if block is not None), b"")
         lines = seen.removeprefix(_BOM).split(b"\n")
-        objects = [parse_record(line)[0] for line in lines if line.strip()]
+        objects = [_parse_record(line)[0] for line in lines if line.strip()]
         rows = [row for row in objects if row is not None]
         if not rows:
             return None
@@ -108,15 +108,13 @@ def _one_by_one(
     block: bytes, first: Callable[[], int], file: str, wanted: Wanted
 ) -> Batch:
     lines = enumerate(block.split(b"\n"))
-    samples = (
-        Sample(n, *parse_record(line), line) for n, line in lines if line.strip()
-    )
+    samples = (Sample(n, *_parse_record(line)) for n, line in lines if line.strip())
     return batch_of(
         samples, wanted, file, lambda line_in_block: f"line {first() + line_in_block}"
     )
 
 
-def parse_record(line: bytes) -> tuple[dict[str, Any] | None, str]:
+def _parse_record(line: bytes) -> tuple[dict[str, Any] | None, str]:
     """Parse a JSON object; return it, or None and the reason."""
     try:
         row = json.loads(line, parse_int=_whole)

@@ -1,4 +1,4 @@
-"""Records as tables: kept columns in their types, or in wider ones."""
+"""Records as tables: kept columns in their types."""
 
 from __future__ import annotations
 
@@ -6,27 +6,13 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from pagefeed.errors import InvalidArgumentError
 from pagefeed.prepare.texts.records import Batch, Rejected, Wanted, arrow, shown
 
-__all__ = ["Sample", "WidenedError", "batch_of", "fitting"]
+__all__ = ["Sample", "batch_of", "fitting"]
 
 MOST_SHOWN = 40
 """Most characters of a value that an error shows."""
-
-
-class WidenedError(Exception):
-    """A value does not fit the type of its column: the job restarts with a wider type.
-
-    The data has no error: the type was inferred from the first records.
-    """
-
-    def __init__(self, name: str, kind: str, error: str) -> None:
-        super().__init__(name, kind, error)  # All arguments, for pickling.
-        self.name = name
-        self.kind = kind
-        """The wider type, as ``keep`` names it."""
-        self.error = error
-        """The error message, with the value and its position."""
 
 
 class Sample(NamedTuple):
@@ -38,8 +24,6 @@ class Sample(NamedTuple):
     """Values by name; None if the record was rejected."""
     error: str = ""
     """Why it is rejected."""
-    record: bytes | None = None
-    """The bytes of the record, if known."""
 
 
 def batch_of(
@@ -57,14 +41,14 @@ def batch_of(
         position_of: Returns the position in the file that a key stands for.
 
     Raises:
-        WidenedError: If an inferred type of a column is too narrow.
+        InvalidArgumentError: If an inferred type of a column is too narrow.
     """
     pa, rejected = arrow(), list[Rejected]()
     keys, rows, sources = [], [], []
-    for key, row, problem, record in samples:
+    for key, row, problem in samples:
         source, error = (None, problem) if row is None else _source_of(row, wanted)
         if row is None or error:
-            rejected.append(Rejected(file, position_of(key), error, record))
+            rejected.append(Rejected(file, position_of(key), error))
             continue
         keys.append(key)
         rows.append(row)
@@ -94,7 +78,7 @@ def fitting(
         position_of: Returns the position of a row in the file.
 
     Raises:
-        WidenedError: If a value does not fit an inferred type.
+        InvalidArgumentError: If a value does not fit an inferred type.
     """
     pa, kind = arrow(), wanted.kept[name]
     unfit = (pa.ArrowException, UnicodeError, OverflowError, ValueError, TypeError)
@@ -113,10 +97,13 @@ def fitting(
             if name not in wanted.given and not _is_text(kind):
                 is_number = pa.types.is_integer(kind) and isinstance(plain, float)
                 wider = "double" if is_number else "string"
-                where = f"{file}, {position_of(row)}: {error}"
-                raise WidenedError(name, wider, where) from None
+                raise InvalidArgumentError(
+                    f"{file}, {position_of(row)}: {error}; the first records gave "
+                    "this type: give one that holds all values, "
+                    f"keep={{{name!r}: {wider!r}}}"
+                ) from None
             rejected.append(
-                Rejected(file, position_of(row), f"{error}, and is null", None, 0)
+                Rejected(file, position_of(row), f"{error}, and is null", 0)
             )
             fit.append(None)
     return pa.chunked_array([pa.array(fit, kind)]), rejected

@@ -86,7 +86,7 @@ class ParquetReader(Reader):
                 error = pages.problem_of(group_number, rows) or (
                     f"row group {group_number}: {_without(file_range.file, problem)}"
                 )
-                rejected = Rejected(file_range.file, position, error, None, end - rows)
+                rejected = Rejected(file_range.file, position, error, end - rows)
                 yield rejection(rejected, wanted)
             rows = end
 

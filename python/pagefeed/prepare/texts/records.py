@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from tarfile import TarError
 from typing import Any, NamedTuple
 
 from pagefeed.core._base import format_bytes, require
@@ -47,7 +46,7 @@ class Wanted:
     kept: Mapping[str, Any]
     """Further columns and the types in which they are written."""
     given: frozenset[str] = frozenset()
-    """Columns whose types the caller gave; other types widen if values need it."""
+    """Columns whose types the caller gave; a value that does not fit is null there."""
     is_chat: bool = False
     """Whether the source may hold messages, or any other objects."""
     objects: frozenset[str] = frozenset()
@@ -84,8 +83,6 @@ class Rejected(NamedTuple):
     position: str
     """Where the record is in its file, such as ``line 7``."""
     error: str
-    record: bytes | None = None
-    """Bytes of the record, if known."""
     num_records: int | None = 1
     """Number of records; None if unknown, 0 if only a kept column is left out."""
 
@@ -138,5 +135,5 @@ def translated(file: str) -> Iterator[None]:
             raise error.at(file=file) from problem
         # Without a number it is pyarrow's: a stream that does not decompress.
         raise CorruptFileError(f"{file}: {problem}").at(file=file) from problem
-    except (arrow().ArrowException, TarError, ValueError, EOFError) as problem:
+    except (arrow().ArrowException, ValueError, EOFError) as problem:
         raise CorruptFileError(f"{file}: {problem}").at(file=file) from problem

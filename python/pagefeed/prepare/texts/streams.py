@@ -27,7 +27,7 @@ READ_BYTES = 16 << 10
 """Bytes of a compressed file read at once; up to as many before damage are lost."""
 STEP_BYTES = 8 << 20
 """Bytes of any other file read at once, for which memory is allocated."""
-_CODECS = {".gz": "gzip", ".tgz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
+_CODECS = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
 
 
 def with_compressed(*suffixes: str) -> tuple[str, ...]:

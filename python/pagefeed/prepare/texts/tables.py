@@ -121,8 +121,7 @@ class Csv(Reader):
 def _other_columns(row: Any, file: str) -> Rejected:
     error = f"{row.actual_columns} values for {row.expected_columns} columns"
     position = "a row" if row.number is None else f"row {row.number}"
-    record = row.text.encode() if isinstance(row.text, str) else row.text
-    return Rejected(file, position, error, record)
+    return Rejected(file, position, error)
 
 
 def _with_long_rows(

@@ -18,8 +18,8 @@ from pagefeed.tokenizer import IGNORED, LABELS, Rows, Tokenizer
 
 __all__ = ["Encoded", "encode", "shard_schema"]
 
-Reject = Callable[[int, str, bytes | None], None]
-"""Rejects a row of a batch: its number, why, and its record if that is kept."""
+Reject = Callable[[int, str], None]
+"""Rejects a row of a batch: its number, and why."""
 
 
 class Encoded(NamedTuple):
@@ -79,8 +79,8 @@ def encode(
         rejected += unfit
     left_out: list[int] = []
 
-    def reject(row: int, error: str, record: bytes | None) -> None:
-        rejected.append(Rejected(file, batch.position_of(row), error, record))
+    def reject(row: int, error: str) -> None:
+        rejected.append(Rejected(file, batch.position_of(row), error))
         left_out.append(row)
 
     source = batch.table.column(0)
@@ -114,7 +114,7 @@ def _texts(
     is_long = np.diff(borders) > most
     if is_long.any():
         for row in np.flatnonzero(is_long).tolist():
-            reject(row, too_long(most), None)
+            reject(row, too_long(most))
         rows = rows[~is_long]
         texts = texts.take(rows)
         borders = _borders(texts)
@@ -124,7 +124,7 @@ def _texts(
         job.tokenizer.handle, content, borders, num_threads
     )
     for row in wrong:
-        reject(int(rows[row]), "it is not UTF-8", texts[row].as_py())
+        reject(int(rows[row]), "it is not UTF-8")
     if num_tokens:
         _check_id(job.tokenizer, largest)
     return num_tokens
@@ -161,14 +161,6 @@ def _object(value: Any, name: str, job: Job) -> Any:
     return value
 
 
-def _as_bytes(value: object) -> bytes | None:
-    if value is None or isinstance(value, bytes):
-        return value
-    return (value if isinstance(value, str) else json.dumps(value)).encode(
-        errors="surrogatepass"
-    )
-
-
 def _rows(
     job: Job,
     encoder: Rows,
@@ -186,10 +178,7 @@ def _rows(
         return {name: _object(value.as_py(), name, job) for name, value in named}
 
     def refuse(row: int, problem: ValueError) -> None:
-        record = None
-        with suppress(UnicodeError):
-            record = _as_bytes(columns[0][row].as_py())
-        reject(row, str(problem), record)
+        reject(row, str(problem))
 
     encoded = encoder.encode_each(zip(*columns, strict=True), values, refuse)
     num_tokens = len(encoded.ids)

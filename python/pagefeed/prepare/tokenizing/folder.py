@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import datetime
 import json
 import re
@@ -28,7 +27,7 @@ from pagefeed.prepare.jobs import (
     remove_drafts,
     write_record,
 )
-from pagefeed.prepare.texts import Rejected, WidenedError
+from pagefeed.prepare.texts import Rejected
 from pagefeed.prepare.tokenizing.job import Job
 from pagefeed.remote import OutputFolder
 from pagefeed.tokenizer import check_learned
@@ -98,8 +97,6 @@ class JobFolder:
         self._rejected = f"{folder.path}/{_REJECTED}"
         self.today = datetime.date.min
         """The day on which the job began, which templates write."""
-        self.widened: dict[str, str] = {}
-        """Kept columns whose types are wider than in the first records."""
 
     def check(self, job: Job) -> tuple[Any, Any]:
         """Check that the folder belongs to a job; change nothing.
@@ -136,7 +133,7 @@ class JobFolder:
         if manifest is None and begun is None:
             today = datetime.date.today().isoformat()  # noqa: DTZ011 - as templates do
             settings = job.settings()
-            note_job(self._out, {"settings": settings, "today": today, "widened": {}})
+            note_job(self._out, {"settings": settings, "today": today})
 
     def begin(self, job: Job, max_rejected: float) -> Tokenized | None:
         """Continue the job that the folder records. The folder must be claimed.
@@ -154,21 +151,7 @@ class JobFolder:
             return self._result(job, manifest, max_rejected)
         with reading_job(self._out):
             self.today = datetime.date.fromisoformat(begun["today"])
-            self.widened = dict(begun["widened"])
         return None
-
-    def widen(self, widened: WidenedError) -> None:
-        """Widen the type of a column, and remove the shards with the narrow one."""
-        begun = read_record(self._out, JOB)
-        records = [n for n in self._out.names(UNFINISHED) if f"{UNFINISHED}/{n}" != JOB]
-        self._out.remove(records, UNFINISHED)
-        self._out.remove(self._out.names(_REJECTED), _REJECTED)
-        self._out.remove(
-            [name for name in self._out.names() if name.endswith(".parquet")]
-        )
-        begun["widened"][widened.name] = widened.kind
-        write_record(self._out, JOB, begun)
-        self.widened = begun["widened"]
 
     def all_shards(self, num_tasks: int) -> list[list[ShardRecord]]:
         """Return the finished shards of all tasks."""
@@ -233,7 +216,6 @@ class JobFolder:
             "num_tokens": sum(record.tokens for record in records),
             "num_rejected": sum(record.rejected for record in records),
             "reasons": _together([record.reasons for record in records]),
-            "widened": self.widened,
             "num_learned": num_learned if job.has_labels else None,
             "rejected": [f"{_REJECTED}/{name}" for name in self._out.names(_REJECTED)],
             "inputs": [
@@ -352,15 +334,9 @@ def summary(reasons: dict[str, int]) -> str:
 
 
 def _as_json(rejected: Rejected) -> dict[str, Any]:
-    fields = {
+    return {
         "file": rejected.file,
         "position": rejected.position,
         "error": rejected.error,
         "records": rejected.num_records,
     }
-    if rejected.record is not None:
-        try:
-            fields["record"] = rejected.record.decode()
-        except UnicodeDecodeError:
-            fields["record_base64"] = base64.b64encode(rejected.record).decode()
-    return fields

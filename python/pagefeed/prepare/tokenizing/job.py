@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from pagefeed.core._base import Work, near_name
@@ -64,12 +64,6 @@ class Job:
     def has_labels(self) -> bool:
         """Whether the output has a column of labels."""
         return self.rows is not None and self.rows.has_labels
-
-    def widened(self, types: Mapping[str, str]) -> Job:
-        """Return the job with wider types of kept columns."""
-        kinds = {name: arrow().type_for_alias(kind) for name, kind in types.items()}
-        kept = {**self.wanted.kept, **kinds}
-        return replace(self, wanted=replace(self.wanted, kept=kept))
 
     def settings(self) -> dict[str, Any]:
         """Return all settings that decide on the output, for comparison."""

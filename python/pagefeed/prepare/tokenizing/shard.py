@@ -103,12 +103,10 @@ class Shard:
         if self._job.on_error == "fail":
             raise CorruptFileError(
                 f"{rejected.file}, {rejected.position}: {rejected.error}; "
-                "on_error='skip' or 'quarantine' goes on without such records and "
-                "lists them"
+                "on_error='skip' goes on without such records and lists them"
             ).at(file=rejected.file)
         logger.info("%s, %s: %s", rejected.file, rejected.position, rejected.error)
-        is_kept = self._job.on_error == "quarantine"
-        self._rejected.append(rejected if is_kept else rejected._replace(record=None))
+        self._rejected.append(rejected)
 
     def _end_group(self) -> None:
         if self._others:

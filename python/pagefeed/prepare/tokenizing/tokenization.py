@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, get_args
 
@@ -13,7 +13,6 @@ from pagefeed.core._base import (
     check_flag,
     check_positive,
     check_whole,
-    logger,
     num_processors,
     parse_bytes,
 )
@@ -24,7 +23,6 @@ from pagefeed.prepare.texts import (
     FORMATS,
     RECORD_BYTES,
     Format,
-    WidenedError,
     find_inputs,
 )
 from pagefeed.prepare.tokenizing.folder import JobFolder, Tokenized
@@ -45,7 +43,7 @@ __all__ = ["tokenize"]
 BATCH_BYTES = 8 << 20
 LOCK = ".tokenize.lock"
 
-OnError = Literal["fail", "skip", "quarantine"]
+OnError = Literal["fail", "skip"]
 Engine = Literal["local", "ray"]
 
 
@@ -84,14 +82,13 @@ def tokenize(
 
     Args:
         inputs: Files, folders, patterns and URLs: lines of JSON, CSV, Parquet, Arrow
-            and Feather, folders of Hugging Face's ``save_to_disk``, MDS shards,
-            WebDataset's tar files, plain text; ``.gz`` and ``.zst`` of most of these.
+            and Feather, folders of Hugging Face's ``save_to_disk``, plain
+            text; ``.gz`` and ``.zst`` of most of these.
         output: Folder of the files, empty or begun by the same job; or a URL of one in
             a bucket, such as ``s3://bucket/tokens``.
         tokenizer: Encodes the texts.
-        column: The column or field of the texts. In tar files, what follows the first
-            dot of a name, and a field of a JSON file as ``"json.text"``. Elsewhere a
-            field of an object, likewise; the texts of a list are lines of one.
+        column: The column or field of the texts. A field of an object is written as
+            ``"doc.text"``; the texts of a list are lines of one.
         text: Makes the text of a record: a template over columns, such as
             ``"{title}\n\n{doc.text}"``, or a function. It gets a row, a dict of
             ``column`` and ``columns``, and returns a text or None.
@@ -112,9 +109,9 @@ def tokenize(
             becomes null and is reported. Neither case leaves out a text.
         format: Format of the files; by default by their names. Plain text needs it:
             with ``"text"`` a file is a document, with ``"lines"`` each line is one.
-        on_error: What to do with a record that cannot be read: ``"fail"``, ``"skip"``
-            it, or ``"quarantine"`` to keep a copy. Skipped records are listed in
-            ``_rejected/``, with file, position and reason.
+        on_error: What to do with a record that cannot be read: ``"fail"``, or
+            ``"skip"`` it. Skipped records are listed in ``_rejected/``, with file,
+            position and reason.
         max_rejected: Records that may be rejected: a whole number, or a share of all,
             such as the default 0.01. Above it the job stops; start it again with a
             larger number to continue.
@@ -223,18 +220,8 @@ def tokenize(
         if rows is not None:
             job = replace(job, rows=rows.on(folder.today))
         run = run_on_ray if engine == "ray" else run_locally
-        _until_all_fits(job, folder, lambda job: run(job, threads, retries))
+        run(job, threads, retries)
         return folder.finish(job, max_rejected)
-
-
-def _until_all_fits(job: Job, folder: JobFolder, run: Callable[[Job], None]) -> None:
-    """Run a job; restart it with wider types as long as values need them."""
-    while True:
-        try:
-            return run(job.widened(folder.widened))
-        except WidenedError as widened:
-            logger.info("%s: all begins anew, as %s", widened.error, widened.kind)
-            folder.widen(widened)
 
 
 def _kept(keep: object) -> dict[str, str | None]:
