@@ -10,16 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from code_lines import of_file
 from pagefeed import _core
 
 DATA_PLANE = Path(_core.__file__)
 PACKAGE = DATA_PLANE.parent
 CORE = ("core", "errors.py", "contract.py", "_names.py", DATA_PLANE.name)
 """The core and the contract, with the data plane and the names that it exports."""
-
-MOST_LINES = 6450
-"""Lines of code of the core and the contract, as ``tests/code_lines.py`` counts."""
 
 RUN = """
 import hashlib, json, sys
@@ -85,33 +81,3 @@ def test_the_core_delivers_alone_what_the_package_does(tmp_path_factory, folder)
     for line in found:
         *_, resumed_steps, resumed, steps, whole = line.split()
         assert (resumed_steps, resumed) == (steps, whole)
-
-
-def test_the_core_stays_small():
-    """What a reader must know of it fits on two desks."""
-    paths = [PACKAGE / "contract.py", *(PACKAGE / "core").rglob("*.py")]
-    assert sum(map(of_file, paths)) <= MOST_LINES
-
-
-MIXED = """
-import sys
-import pagefeed as pf
-
-data = {n: (pf.parquet(sys.argv[1], column="input_ids"), 1.0) for n in ("a", "b")}
-mixture = pf.mix(data, max_steps=20)
-loader = pf.Loader(mixture, sequences=pf.Windows(64), batch_size=4)
-state = [loader.state_dict() for _ in loader][7]
-loader.load_state_dict(state)
-assert len(list(loader)) == 12
-print(*{name.split(".")[1] for name in sys.modules if name.startswith("pagefeed.")})
-"""
-
-
-def test_a_mixture_imports_no_room_that_it_does_not_use(folder):
-    done = subprocess.run(
-        [sys.executable, "-c", MIXED, str(folder)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert not {*done.stdout.split()} & {"selection", "erasure", "growth", "tables"}

@@ -4,8 +4,6 @@ import re
 import subprocess
 import tomllib
 
-import pytest
-
 from made.prose import CODE
 from made.shared_data import ROOT
 
@@ -21,16 +19,22 @@ def slugs_of(page: str) -> set[str]:
     return {re.sub(r"[-\s]+", "-", each) for each in plain}
 
 
-@pytest.mark.parametrize("name", PAGES.stdout.split())
-def test_links_of_files_lead_to_files_and_headings(name):
-    page = CODE.sub("", (ROOT / name).read_text())
-    for link in LINK.findall(page):
+def test_links_of_files_lead_to_files_and_headings():
+    links = [
+        (name, link)
+        for name in PAGES.stdout.split()
+        for link in LINK.findall(CODE.sub("", (ROOT / name).read_text()))
+    ]
+    for name, link in links:
         path, _, anchor = link.partition("#")
         target = (ROOT / name).parent / path if path else ROOT / name
         if re.match(r"\w+:", link):  # Other sites.
             continue
-        assert target.exists(), link
-        assert not anchor or anchor in slugs_of(target.read_text()), link
+        assert target.exists(), (name, link)
+        assert not anchor or anchor in slugs_of(target.read_text()), (
+            name,
+            link,
+        )
 
 
 def test_the_index_shows_pictures_once_the_project_has_an_address():

@@ -8,7 +8,6 @@ import pytest
 
 import pagefeed
 from made.shared_data import ROOT
-from pagefeed.integrations import checks
 
 
 @pytest.fixture(scope="module")
@@ -75,18 +74,3 @@ No `loader.no(1)`. A [`Packed`](other.md) stays, and `pf.tokens` links.
     assert "[`loader.seek(3)`](names/Loader.md#seek).\nNo `loader.no(1)`." in linked
     assert "A [`Packed`](other.md) stays, and [`pf.tokens`](names/tokens.md)" in linked
     assert "`Windows`\n```" in linked
-
-
-def test_pages_lead_on_and_names_are_whole():
-    assert "navigation.footer" in (ROOT / "mkdocs.yml").read_text()
-    styles = (ROOT / "docs" / "stylesheets" / "pages.css").read_text()
-    assert re.search(r"code \{\s*word-break: normal;", styles)
-
-
-def test_the_table_of_options_says_which_trainers_cut_sequences():
-    table = (ROOT / "docs" / "reference" / "options.md").read_text()
-    assert re.search(r"context_parallel=.*trainers\.md#which-rank", table)
-    trainers = (ROOT / "docs" / "explanation" / "trainers.md").read_text()
-    [section] = re.findall(r"\n## Which rank\n(.*?)\n## ", trainers, re.DOTALL)
-    for who in checks.CUTTING:
-        assert re.search(rf"^\|.*{who.removeprefix('the ')}.*\|", section, re.MULTILINE)

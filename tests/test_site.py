@@ -53,16 +53,3 @@ def test_links_of_the_site_lead_to_its_pages(site):
     for page in pages:
         for link in re.findall(r'<a href="([^":#?]+)["#]', page.read_text()):
             assert (page.parent / link).exists(), f"{page}: {link}"
-
-
-def test_long_names_break_between_their_parts(site):
-    trainers = (site / "explanation/trainers/index.html").read_text()
-    assert "<code>integrations.<wbr>transformers.<wbr>attach(" in trainers
-    real_run = (site / "explanation/real-run/index.html").read_text()
-    assert '<span class="word">--show</span> plain' in real_run
-    assert "[`" not in trainers
-
-
-def test_docstrings_link_the_guides_that_they_name(site):
-    page = (site / "reference/names/Loader/index.html").read_text()
-    assert '<a href="../../../explanation/elastic/">Elastic fleets</a>.' in page
