@@ -145,6 +145,7 @@ def probe(
 
 def assert_all(outcomes: list[Outcome], allowed: set[str] | frozenset[str]) -> None:
     """Each outcome is one of these, or a typed error that names its file."""
+    assert outcomes, "nothing was probed"
     wrong = [
         str(one)
         for one in outcomes
