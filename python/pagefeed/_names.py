@@ -9,8 +9,6 @@ from importlib import import_module
 from types import FunctionType
 from typing import Any
 
-__all__ = ["EXPORTS", "FACES", "imported", "name_as_imported", "near_name"]
-
 FACES = ("dataset", "errors", "launch", "mixing", "prepare", "reports", "run")
 """Modules of results, and of what few people call."""
 

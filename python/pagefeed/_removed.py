@@ -7,8 +7,6 @@ from typing import Any
 
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["REMOVED", "refuse_removed", "refuse_removed_of"]
-
 REMOVED = {
     "reports.order_statistics": "`benchmarks/order_statistics` of the repository",
     "TeacherWriter": "pyarrow, as docs/explanation/distillation.md shows",

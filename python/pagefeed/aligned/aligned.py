@@ -26,15 +26,6 @@ from pagefeed.core._base import (
 from pagefeed.core.dataset import PageIndex, refuse_nulls
 from pagefeed.errors import CorruptFileError, InvalidArgumentError, UnsupportedError
 
-__all__ = [
-    "Aligned",
-    "AlignedColumn",
-    "AlignedColumnNames",
-    "AlignedSource",
-    "check_aligned_index",
-    "parse_aligned",
-]
-
 LENGTHS = "lengths"
 """Name of the lengths of padded documents in a batch."""
 

@@ -18,8 +18,6 @@ from pagefeed.core.dataset import Dataset
 from pagefeed.core.sequences import SequenceLayout
 from pagefeed.errors import InvalidArgumentError, LabelWarning
 
-__all__ = ["AlignedColumns"]
-
 
 class Numbers(NamedTuple):
     """A column, and the numbers that a batch has of it."""

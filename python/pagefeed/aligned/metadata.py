@@ -16,8 +16,6 @@ from pagefeed.core.dataset import (
 )
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["Metadata"]
-
 PLACES = ("sequence", "start", "stop", "first_token")
 """Columns of the table that say where a part of a document is."""
 

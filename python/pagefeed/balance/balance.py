@@ -32,12 +32,6 @@ from pagefeed.core.order import Costs, expand_key
 from pagefeed.core.sequences import JoinedIndex
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = [
-    "Balance",
-    "BalanceLike",
-    "deal",
-]
-
 Float64Array: TypeAlias = npt.NDArray[np.float64]
 
 KINDS = ("attention", "tokens")

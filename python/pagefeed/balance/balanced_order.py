@@ -18,8 +18,6 @@ from pagefeed.core._base import Int64Array, UInt32Array, distinct, finished
 from pagefeed.core.order import Costs, Ordered
 from pagefeed.core.run import Sequences, joined
 
-__all__ = ["NEVER", "BalancedOrder", "Dealing", "Division"]
-
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 Int32Array: TypeAlias = npt.NDArray[np.int32]
 

@@ -20,8 +20,6 @@ from pagefeed.core.sequences import (
 )
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["SequenceCosts", "stored_squares"]
-
 
 @singledispatch
 def stored_squares(index: SequenceIndex) -> CheckedArray | None:

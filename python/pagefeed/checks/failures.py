@@ -15,8 +15,6 @@ from pagefeed.core.run import MOST_RANGES, Cursor, Ranges, Step, merge_ranges
 from pagefeed.core.sequences import SequenceIndex
 from pagefeed.errors import DataError, InvalidArgumentError, PagefeedError
 
-__all__ = ["explain", "unreadable_sequences"]
-
 MOST_SEQUENCES = 1 << 18
 """Sequences searched at most; nobody skips the steps of more."""
 

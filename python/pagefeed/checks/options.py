@@ -13,8 +13,6 @@ from pagefeed.core.batches import Fields, LoaderSettings
 from pagefeed.core.sequences import Packed, TokenCut, Windows
 from pagefeed.errors import InvalidArgumentError, PagefeedWarning
 
-__all__ = ["CALLS", "KINDS", "OPTIONS", "Option", "check_options", "warn_of_texts"]
-
 KINDS = {
     "tokens": "Parquet columns of tokens, with `Windows` or `Packed`",
     "flat": "token files other than Parquet, with `Windows` or `Packed`",

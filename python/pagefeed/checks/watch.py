@@ -15,8 +15,6 @@ from pagefeed.errors import (
     ReloadWarning,
 )
 
-__all__ = ["Watch"]
-
 TELLING = {"labels", "loss_mask", "attention_mask", "document_ids"}
 """Fields that mark padding, or take its loss away."""
 

@@ -22,8 +22,6 @@ import numpy as np
 from pagefeed._removed import REMOVED
 from pagefeed.errors import InternalError, PagefeedError
 
-__all__ = ["Parser", "add_verbs"]
-
 CHOICES = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)$")
 
 

@@ -15,9 +15,6 @@ from pagefeed.core.sequences import Cut
 from pagefeed.core.wiring import offered
 from pagefeed.errors import InvalidArgumentError, PositionWarning
 
-__all__ = ["AnyLoader", "Setting", "rebuild", "share"]
-
-
 Value = TypeVar("Value")
 
 

@@ -16,15 +16,6 @@ from pagefeed.core._base import (
 )
 from pagefeed.errors import InvalidArgumentError, PagefeedWarning
 
-__all__ = [
-    "LAUNCHERS",
-    "check_share",
-    "rank_of_environment",
-    "resolve_memory",
-    "resolve_rank",
-    "resolve_threads",
-]
-
 LAUNCHERS = {
     "from_slurm": [("SLURM_PROCID", "SLURM_NTASKS")],
     "from_mpi": [

@@ -8,8 +8,6 @@ from importlib import import_module
 from operator import attrgetter
 from typing import Any
 
-__all__ = ["offered", "parsed", "provide", "provided", "room"]
-
 _PROVIDED: dict[str, str] = {}
 
 

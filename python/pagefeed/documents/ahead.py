@@ -15,8 +15,6 @@ from pagefeed.core.run import Run, Sequences
 from pagefeed.documents.document_feed import DocumentFeed
 from pagefeed.errors import DataError, InvalidArgumentError
 
-__all__ = ["AheadEngine", "Begin", "Decode", "Decoding", "DecodingFeed"]
-
 
 @dataclass(frozen=True)
 class Decode:

@@ -29,16 +29,6 @@ from pagefeed.core.sequences import (
 from pagefeed.documents.document_index import DocumentIndex, RowCut
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = [
-    "BudgetCut",
-    "DocumentBatchIndex",
-    "batches_of_lengths",
-    "document_in",
-    "num_documents",
-    "slots_in_batches",
-]
-
-
 BLOCK_BATCHES, BLOCK_PADDED = 200, 400
 """Least tokens of a block, in batches, if there are as many. The last batch of a block
 may be small. In larger blocks, the documents of a batch have more similar lengths."""

@@ -28,9 +28,6 @@ from pagefeed.documents.document_index import RowCut
 from pagefeed.documents.row_columns import as_taken, row_columns, whole_columns
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["DocumentFeed"]
-
-
 LONGEST = 8
 """Tokens of the longest document of a batch in those of a mean one, about: an estimate
 for the memory that batches take."""

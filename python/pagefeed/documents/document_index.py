@@ -38,8 +38,6 @@ from pagefeed.core.sequences import (
 )
 from pagefeed.errors import UnsupportedError
 
-__all__ = ["DocumentIndex", "LengthCounts", "RowCut", "length_counts"]
-
 VERSION = 2
 SPANS_AT_ONCE = 64
 _known: dict[str, LengthCounts] = {}

@@ -15,8 +15,6 @@ from pagefeed.documents.document_feed import DocumentFeed
 from pagefeed.documents.document_index import DocumentIndex
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["DocumentBatches", "Documents"]
-
 
 class _Fillings(dict[str, int]):
     """Padding values by column, not changed after they are made."""

@@ -12,8 +12,6 @@ from pagefeed.core.dataset import Dataset
 from pagefeed.documents.document_index import RowCut
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["as_taken", "row_columns", "whole_columns"]
-
 TOKENS = "input_ids"
 
 

@@ -16,8 +16,6 @@ import numpy as np
 
 from pagefeed.core._base import Int64Array
 
-__all__ = ["rows_of_ranks", "share_of_rank", "share_size"]
-
 
 def share_size(size: int, rank: int, world_size: int) -> int:
     """Return how many of ``size`` rows a rank gets: the first ranks get one more.

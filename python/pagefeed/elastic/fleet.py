@@ -16,8 +16,6 @@ from pagefeed.elastic.dealing import rows_of_ranks, share_of_rank, share_size
 from pagefeed.elastic.fleet_session import FleetSession
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["Fleet", "FleetRoute"]
-
 LanesOf: TypeAlias = Callable[[Int64Array], tuple[Int64Array, Int64Array]]
 """Function that returns the lane of each position, and the number of lanes."""
 

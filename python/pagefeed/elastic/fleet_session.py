@@ -11,9 +11,6 @@ from pagefeed.core.batches import Batch, Iteration, LoaderSettings, Position, Ru
 from pagefeed.core.run import Cursor, LoaderState, Step, StepIndex
 from pagefeed.errors import CancelledError, InvalidArgumentError
 
-__all__ = ["FleetSession"]
-
-
 MOVED_SEQUENCES = 1 << 10
 """Sequences to plan before the first batch after a change of rank or size. Plans are
 kept short, since data read ahead is lost when ranks change again."""

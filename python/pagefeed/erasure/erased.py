@@ -14,8 +14,6 @@ from pagefeed.core.dataset import Dataset, Spans, derived_arrays, derived_key
 from pagefeed.core.run import StatePart, reading_state
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 
-__all__ = ["ERASED", "ErasedRows", "records_after"]
-
 PAGES_AT_ONCE = 16
 VERSION = 1
 """Version of the stored positions of erased rows."""

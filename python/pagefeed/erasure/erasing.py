@@ -18,8 +18,6 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.selection import Selection, select_rows
 from pagefeed.selection import where as rows_where
 
-__all__ = ["erased_rows"]
-
 
 def erased_rows(
     index: PageIndex,

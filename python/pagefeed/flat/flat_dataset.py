@@ -21,8 +21,6 @@ from pagefeed.flat.flat_recipe import FlatRecipe
 from pagefeed.flat.output import Output
 from pagefeed.parquet_files import Erasable, Infillable, Selectable
 
-__all__ = ["FlatDataset", "PayloadFiles", "RecordColumn", "TokenFormat"]
-
 PayloadFiles = tuple[str, str, int, int]
 """For a shard: path of the payload index, path of the payloads, their number, their
 bytes."""

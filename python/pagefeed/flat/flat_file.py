@@ -22,20 +22,6 @@ from pagefeed.errors import (
 )
 from pagefeed.flat.pages import FilePages
 
-__all__ = [
-    "FlatFile",
-    "FlatFormat",
-    "Records",
-    "check_fitting",
-    "corrupt",
-    "given_dtype",
-    "parsing",
-    "sampled_digest",
-    "token_dtype",
-    "unsupported",
-    "whole",
-]
-
 _SAMPLES, _SAMPLE_BYTES = 64, 4096
 
 

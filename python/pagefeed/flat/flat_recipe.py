@@ -16,8 +16,6 @@ from pagefeed.errors import DataError
 from pagefeed.flat.flat_file import FlatFormat, Records, unsupported
 from pagefeed.flat.pages import FilePages
 
-__all__ = ["FlatRecipe"]
-
 VERSION = 2
 
 

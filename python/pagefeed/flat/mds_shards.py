@@ -36,8 +36,6 @@ from pagefeed.flat.output import Output, TokenRows
 from pagefeed.flat.pages import apart
 from pagefeed.remote import FileWriter, make_folder
 
-__all__ = ["MdsFormat", "MdsOutput", "mds"]
-
 _INDEX = "index.json"
 _ARRAY = "ndarray"
 _SIZES_AT_ONCE = 16 << 20

@@ -27,8 +27,6 @@ from pagefeed.flat.output import Output, TokenRows
 from pagefeed.flat.pages import document_pages
 from pagefeed.remote import FileWriter
 
-__all__ = ["MegatronDataset", "MegatronFormat", "MegatronOutput", "megatron"]
-
 Rows = Literal["documents", "sequences"]
 
 _MAGIC = b"MMIDIDX\x00\x00"

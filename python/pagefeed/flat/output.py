@@ -17,8 +17,6 @@ from pagefeed.errors import InvalidArgumentError, MissingFileError
 from pagefeed.flat.flat_file import check_fitting
 from pagefeed.remote import OutputFolder
 
-__all__ = ["Output", "TokenRows"]
-
 
 class TokenRows(NamedTuple):
     """Consecutive documents and their tokens."""

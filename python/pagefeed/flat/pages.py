@@ -11,8 +11,6 @@ import numpy.typing as npt
 from pagefeed.core._base import Int64Array
 from pagefeed.errors import LimitExceededError
 
-__all__ = ["PAGE_BYTES", "FilePages", "apart", "document_pages", "joined_pages"]
-
 PAGE_BYTES = 64 << 10
 """Approximate bytes of a page, which is read at once.
 

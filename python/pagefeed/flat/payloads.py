@@ -13,8 +13,6 @@ from pagefeed.core._base import require
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.flat.flat_file import parsing, whole
 
-__all__ = ["CUSTOM", "Deserialize", "Serialize", "deserializer", "serializer"]
-
 CUSTOM = "custom"
 Serialize = Callable[[Any], bytes]
 Deserialize = Callable[[bytes], Any]

@@ -30,8 +30,6 @@ from pagefeed.flat.output import Output, TokenRows
 from pagefeed.flat.pages import document_pages, joined_pages
 from pagefeed.remote import FileWriter
 
-__all__ = ["NpyOutput", "RawFormat", "RawOutput", "tokens"]
-
 _MAGIC = b"\x93NUMPY"
 _SCANNED_BYTES = 16 << 20
 

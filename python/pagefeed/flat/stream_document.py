@@ -22,8 +22,6 @@ from pagefeed.flat.stream_header import (
     StreamHeader,
 )
 
-__all__ = ["StreamDocument", "read_document"]
-
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class StreamDocument:

@@ -13,20 +13,6 @@ from pagefeed.core.storage import Storage
 from pagefeed.errors import ChecksumError, UnsupportedError
 from pagefeed.flat.flat_file import corrupt, parsing, token_dtype, unsupported, whole
 
-__all__ = [
-    "DOCUMENTS",
-    "HEADER",
-    "INDEX",
-    "METADATA",
-    "NO_PAYLOAD",
-    "PAYLOADS",
-    "TOKEN",
-    "TOKENS",
-    "StreamHeader",
-    "read_header",
-    "record_dtype",
-]
-
 FORMAT = "pagefeed stream"
 VERSION = 1
 

@@ -32,8 +32,6 @@ from pagefeed.flat.stream_header import (
     read_header,
 )
 
-__all__ = ["StreamDataset", "StreamFormat", "stream"]
-
 SPANS = "spans"
 """Default name of the column of spans."""
 _AT_ONCE = 1 << 22

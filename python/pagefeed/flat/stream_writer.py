@@ -29,8 +29,6 @@ from pagefeed.flat.stream_header import (
 )
 from pagefeed.remote import FileWriter, SummedWriter, make_folder, output_folder
 
-__all__ = ["StreamOutput", "StreamWriter"]
-
 Span = tuple[int, int, Any]
 """First token, end, payload."""
 

@@ -15,8 +15,6 @@ from pagefeed.core.dataset import (
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.parquet_files import DescribedRows
 
-__all__ = ["before_growth"]
-
 
 def before_growth(dataset: Dataset, then: str) -> DescribedRows:
     """Return the dataset of the files that a state knew.

@@ -19,8 +19,6 @@ from pagefeed.growth.grown_data import before_growth
 from pagefeed.growth.grown_run import arguments_of_run
 from pagefeed.mixture import Component, Former, MixtureRun, Schedule, schedule_of
 
-__all__ = ["GrownMixtureRun", "rest_of_mixture"]
-
 
 def rest_of_mixture(
     whole: MixtureRun, state: LoaderState, grown: Grown | None

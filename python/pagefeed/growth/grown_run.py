@@ -19,8 +19,6 @@ from pagefeed.core.run import (
 )
 from pagefeed.growth.grown_data import before_growth
 
-__all__ = ["GrownCursor", "GrownRun", "arguments_of_run", "rest_of_dataset"]
-
 
 def arguments_of_run(run: Run, kind: type[Run]) -> dict[str, Any]:
     """Return the arguments that would make a run again, as one of a kind."""

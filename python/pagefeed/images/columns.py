@@ -10,8 +10,6 @@ import numpy as np
 from pagefeed.core._base import Int64Array, require
 from pagefeed.errors import UnsupportedError
 
-__all__ = ["images_of", "pyarrow", "shapes_of"]
-
 
 def pyarrow(name: str = "pyarrow") -> Any:
     """Return a module of pyarrow."""

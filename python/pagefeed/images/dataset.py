@@ -17,8 +17,6 @@ from pagefeed.images.survey import long_rows
 from pagefeed.parquet_files import ParquetDataset
 from pagefeed.tokenizer import Tokenizer
 
-__all__ = ["ImageDataset", "with_images"]
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ImageDataset(ParquetDataset):

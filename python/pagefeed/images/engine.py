@@ -11,8 +11,6 @@ from pagefeed import _core
 from pagefeed.contract import Batch, BatchPlan
 from pagefeed.core._base import Int64Array
 
-__all__ = ["Delivered", "ImageEngine", "ImagePlan"]
-
 BOTH = ("pages_loaded", "pages_reloaded", "bytes_read", "wait_seconds", "peak_bytes")
 """Counters that `stats` sums over both engines."""
 

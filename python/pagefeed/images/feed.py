@@ -28,8 +28,6 @@ from pagefeed.images.columns import images_of, pyarrow
 from pagefeed.images.engine import Delivered, ImageEngine, ImagePlan
 from pagefeed.images.survey import check_images, check_images_uncut
 
-__all__ = ["ImageFeed"]
-
 TOKENS_SHARE = 3
 """One part in this many of the memory is for tokens, the rest for images."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import struct
 
-__all__ = ["size_of"]
-
 Size = tuple[int, int]
 
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}

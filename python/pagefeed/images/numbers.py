@@ -29,8 +29,6 @@ from pagefeed.images.columns import images_of, pyarrow, shapes_of
 from pagefeed.images.headers import size_of
 from pagefeed.remote import FileWriter
 
-__all__ = ["BROKEN", "IMAGE_TOKENS", "ImageNumbers", "OfSize", "SizesOf"]
-
 VERSION = 1
 IMAGE_TOKENS = "image tokens"
 """The column with the tokens of each image of a row, as the data plane reads it."""

@@ -13,8 +13,6 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.images.numbers import BROKEN, IMAGE_TOKENS
 from pagefeed.tokenizer import IGNORED, Rows, Tokenizer
 
-__all__ = ["ImageRows", "placeholder_id"]
-
 
 def placeholder_id(tokenizer: Tokenizer, placeholder: str) -> int:
     """Return the id of the placeholder token.

@@ -12,8 +12,6 @@ from pagefeed.core.sequences import document_lengths
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.images.numbers import ImageNumbers
 
-__all__ = ["check_images", "check_images_uncut", "long_rows"]
-
 PAGES_HELD = 4
 """Two pages of images, each as it is stored and as it is decoded."""
 

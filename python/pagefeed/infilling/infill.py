@@ -12,8 +12,6 @@ from pagefeed import _core
 from pagefeed.core._base import check_choice, check_number, check_token, check_whole
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["Infill", "infilling_of"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Infill:

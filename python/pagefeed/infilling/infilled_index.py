@@ -19,8 +19,6 @@ from pagefeed.core.dataset import (
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.infilling.infill import Infill, infilling_of
 
-__all__ = ["InfilledIndex"]
-
 VERSION = 1
 PAGES_AT_ONCE = 1 << 12
 

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 from pagefeed.aligned import AlignedColumn, AlignedSource
 from pagefeed.core.dataset import OwnTokens, PageIndex
 
-__all__ = ["Arrange", "Document", "arrange_numbers", "arrange_spans", "document_at"]
-
 
 class Document(NamedTuple):
     """An infilled document, as epoch 0 has it."""

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from pagefeed.core._base import check_callable, check_number, check_positive
 from pagefeed.errors import WaitWarning
 
-__all__ = ["WaitAlarm"]
-
 
 def _warn(fraction: float) -> None:
     warnings.warn(

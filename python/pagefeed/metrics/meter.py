@@ -17,8 +17,6 @@ import numpy as np
 
 from pagefeed.contract import AnyView, RunView, room
 
-__all__ = ["Meter", "over_ranks"]
-
 OF_ALL_RANKS: dict[str, Callable[[Iterable[float]], float]] = {
     "data/tokens_per_second": sum,
     "data/wait_fraction": max,

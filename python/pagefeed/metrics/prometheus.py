@@ -8,8 +8,6 @@ from typing import Any, Self
 
 from pagefeed.core._base import check_callable, check_whole, require
 
-__all__ = ["Endpoint", "serve"]
-
 MIX = re.compile(r"data/mix/(.+)_(share|tokens_total)")
 
 

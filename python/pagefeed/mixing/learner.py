@@ -19,9 +19,6 @@ from pagefeed.mixing.memory import Memory, on_host
 from pagefeed.mixing.policy import Policy, Replacing, is_policy, usable_losses
 from pagefeed.mixture import Mixture, check_names, check_weights
 
-__all__ = ["Learner", "sums_over", "token_losses"]
-
-
 TOKENS_AT_ONCE = 1 << 10
 """Tokens whose logits are converted to float32 together."""
 

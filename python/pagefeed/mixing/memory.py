@@ -14,8 +14,6 @@ from pagefeed.core.run import StatePart
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.mixing.policy import Policy, Replacing
 
-__all__ = ["Memory", "check_unlearned", "on_host"]
-
 VERSION = 2
 
 

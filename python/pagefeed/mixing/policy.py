@@ -11,15 +11,6 @@ from pagefeed.core._base import check_whole
 from pagefeed.errors import InvalidArgumentError, LossWarning
 from pagefeed.mixture import check_weights
 
-__all__ = [
-    "LARGEST_LOSS",
-    "FixedSchedule",
-    "Policy",
-    "Replacing",
-    "is_policy",
-    "usable_losses",
-]
-
 LARGEST_LOSS = 1e9
 """Losses beyond it, in nats, say that a training diverged, and nothing of datasets."""
 

@@ -22,8 +22,6 @@ import numpy as np
 
 from pagefeed.core._base import Int64Array, distinct
 
-__all__ = ["BITS", "MAX_TURN", "ONE", "Chain"]
-
 BITS = 40
 ONE = 1 << BITS
 HALF_BITS = BITS // 2

@@ -17,8 +17,6 @@ from pagefeed.core._base import (
 from pagefeed.core.run import MIXED
 from pagefeed.errors import StateMismatchError
 
-__all__ = ["Component", "Former"]
-
 
 class Former(NamedTuple):
     """Earlier epochs of a dataset, before data were added."""

@@ -17,9 +17,6 @@ from pagefeed.mixture.lane_layout import LaneLayout
 from pagefeed.mixture.schedule import Schedule
 from pagefeed.mixture.stretches import ENDED, groups, turns_before
 
-__all__ = ["LEAST_LANES", "Course", "CourseInOrder"]
-
-
 LEAST_LANES = 8
 """Fewest lanes of a mixture. With fewer, roundings may not even out."""
 

@@ -15,8 +15,6 @@ from pagefeed.core._base import Int64Array, finished
 from pagefeed.core.run import LoaderState, Positions, Sequences, gathered
 from pagefeed.mixture.course import Course
 
-__all__ = ["DatasetsIn", "counts_before", "datasets_in"]
-
 MOST_SEQUENCES = 1 << 18
 """Longer stretches are not dealt to count exactly. Their counts are off by rounding."""
 MOST_KEPT = 4

@@ -14,8 +14,6 @@ from pagefeed.balance import NEVER, Division
 from pagefeed.core._base import Int64Array
 from pagefeed.mixture.course import Course
 
-__all__ = ["MixtureDivisions"]
-
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 Float64Array: TypeAlias = npt.NDArray[np.float64]
 

@@ -8,8 +8,6 @@ from typing import Any
 from pagefeed.core._base import FIELDS, check_columns
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["checked_fill"]
-
 
 def checked_fill(fill: Iterable[str], datasets: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the aligned columns that are filled with padding in datasets without them.

@@ -14,9 +14,6 @@ from pagefeed.mixture.phases import Phases
 from pagefeed.mixture.schedule import Schedule
 from pagefeed.mixture.stretches import ENDED, LaneStretches, turns_before
 
-__all__ = ["LaneLayout"]
-
-
 NUM_CHECKPOINTS = 4
 """How many of the last rows another layout may continue from: a change of weights
 divides the last interval, or an earlier one if a stage is still to come."""

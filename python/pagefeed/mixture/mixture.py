@@ -20,16 +20,6 @@ from pagefeed.core.wiring import provided
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture.filling import checked_fill
 
-__all__ = [
-    "Mixture",
-    "Stage",
-    "Stop",
-    "check_names",
-    "check_tokenizers",
-    "check_weights",
-    "mix",
-]
-
 
 def check_tokenizers(datasets: Mapping[str, Any], *, recorded: bool = False) -> None:
     """Raise an error if datasets were tokenized with different tokenizers.

@@ -17,8 +17,6 @@ from pagefeed.core._base import Int64Array
 from pagefeed.core.order import derive_key, expand_key, hash64
 from pagefeed.core.run import LoaderState, Route
 
-__all__ = ["MixtureRoute", "by_turns"]
-
 HALF = np.uint64(32)
 
 

@@ -55,8 +55,6 @@ from pagefeed.mixture.state_part import (
     with_cuts,
 )
 
-__all__ = ["MixtureCursor", "MixtureRun"]
-
 AT_ONCE = 1 << 15
 """Positions that are looked up together; of datasets in file order a quarter."""
 RARE = 0.05

@@ -8,14 +8,6 @@ from typing import NamedTuple
 from pagefeed.mixture.component import Component
 from pagefeed.mixture.course import Course
 
-__all__ = [
-    "DatasetTotals",
-    "ends_by_datasets",
-    "last_position",
-    "totals",
-    "totals_as_text",
-]
-
 
 class DatasetTotals(NamedTuple):
     """Totals of a dataset of a mixture."""

@@ -10,8 +10,6 @@ from pagefeed.core._base import Int64Array
 from pagefeed.core.order import Permutation, derive_key
 from pagefeed.mixture.chain import ONE, Chain
 
-__all__ = ["Phases"]
-
 SOON = 4
 """Turns of a lane in which a dataset catches up with its mean share."""
 MOST_KEPT = ONE // 4

@@ -12,8 +12,6 @@ from pagefeed.mixture.component import Component
 from pagefeed.mixture.mixture import Mixture, Stage
 from pagefeed.mixture.schedule import Schedule, WeightChange, rounded
 
-__all__ = ["Anchor", "adopt", "resolve", "sequence_weights"]
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Anchor:

@@ -12,8 +12,6 @@ from pagefeed.core.run import reading_state
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.mixture.component import Component
 
-__all__ = ["Interval", "Schedule", "WeightChange", "rounded"]
-
 VERSIONS = {"mixture_version": 2}
 """Version of the order in which turns are dealt."""
 DIGITS = 9

@@ -16,17 +16,6 @@ from pagefeed.mixture.component import Component
 from pagefeed.mixture.mixture import Mixture
 from pagefeed.mixture.schedule import Schedule
 
-__all__ = [
-    "CUTS",
-    "MIXTURE",
-    "check_size",
-    "cuts_in",
-    "cuts_of",
-    "make_components",
-    "schedule_of",
-    "with_cuts",
-]
-
 MOST_CUTS = 16
 """Ends of a run that a state holds, about; further ones do not cut its order."""
 

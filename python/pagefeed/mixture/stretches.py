@@ -9,8 +9,6 @@ import numpy as np
 from pagefeed.core._base import Int64Array, distinct
 from pagefeed.mixture.chain import MAX_TURN
 
-__all__ = ["ENDED", "LaneStretches", "groups", "turns_before"]
-
 ENDED = -1
 """Marks a lane that has run out."""
 SPAN = MAX_TURN << 1

@@ -28,8 +28,6 @@ from pagefeed.errors import (
 if TYPE_CHECKING:
     from pagefeed.selection import Naming, TableColumns
 
-__all__ = ["DescribedRows"]
-
 
 class StoredIndex(Protocol):
     """The index of a column that was written before."""

@@ -19,8 +19,6 @@ from pagefeed.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from pagefeed.infilling import Infill
 
-__all__ = ["Infillable"]
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Infillable(Dataset):

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from pagefeed.selection import TableColumns
     from pagefeed.tokenizer import Tokenizer
 
-__all__ = ["Columns", "check_wanted", "named_dataset", "parquet"]
-
 
 def parquet(
     paths: Paths,

@@ -14,8 +14,6 @@ from pagefeed.parquet_files.tokenizable import Tokenizable
 if TYPE_CHECKING:
     from pagefeed.selection import Expression
 
-__all__ = ["Erasable", "ParquetDataset"]
-
 
 class Erasable(Dataset):
     """A dataset whose documents may be erased."""

@@ -16,8 +16,6 @@ from pagefeed.parquet_files.described_rows import DescribedRows
 if TYPE_CHECKING:
     from pagefeed.selection import Constant, Expression, Files, Selection
 
-__all__ = ["Selectable", "SelectableParquet"]
-
 
 class Selectable(Dataset):
     """A dataset whose rows can be shown and divided."""

@@ -21,13 +21,6 @@ if TYPE_CHECKING:
     from pagefeed.text import TokenizedIndex
     from pagefeed.tokenizer import Rows, TextOfRow, Tokenizer
 
-__all__ = [
-    "RecordedTokenizer",
-    "Tokenizable",
-    "recorded_tokenizer",
-    "tokenizer_of_file",
-]
-
 KEY = "pagefeed.tokenizer"
 MOST_FILES = 16
 """Files of a dataset that are read, evenly from first to last."""

@@ -27,8 +27,6 @@ from pagefeed.prepare.parquet_output import ParquetOutput
 from pagefeed.prepare.parquet_sinks import Compression
 from pagefeed.remote import StorageOptions, output_folder
 
-__all__ = ["TOKEN_FORMATS", "Conversion", "convert", "token_rows"]
-
 
 def token_rows(dataset: Dataset, first: int = 0) -> Iterator[TokenRows]:
     """Yield the documents of a dataset from number ``first`` on, a page at a time.

@@ -16,16 +16,6 @@ from pagefeed.core.storage import UNFINISHED
 from pagefeed.errors import CorruptFileError, InvalidArgumentError, PagefeedError
 from pagefeed.remote import OutputFolder
 
-__all__ = [
-    "JOB",
-    "check_same_job",
-    "note_job",
-    "read_record",
-    "reading_job",
-    "remove_drafts",
-    "write_record",
-]
-
 JOB = f"{UNFINISHED}/job.json"
 """File with the settings and the progress of an unfinished job."""
 

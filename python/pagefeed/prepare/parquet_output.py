@@ -21,8 +21,6 @@ from pagefeed.prepare.jobs import (
 )
 from pagefeed.prepare.parquet_sinks import Compression, LongTokenSink, TokenSink
 
-__all__ = ["ParquetOutput"]
-
 _GROUP_BYTES = 64 << 20
 """Bytes of tokens of a row group, before compression."""
 _CORE_BYTES = 4

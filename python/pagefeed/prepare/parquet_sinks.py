@@ -12,8 +12,6 @@ from pagefeed.core._base import WholeWriter, require
 from pagefeed.flat import TokenRows
 from pagefeed.remote import FileWriter
 
-__all__ = ["Compression", "LongTokenSink", "ParquetSink", "TokenSink"]
-
 Compression: TypeAlias = Literal["zstd", "lz4", "snappy", "none"]
 """Codecs of pages."""
 

@@ -7,8 +7,6 @@ from typing import Any, TypeVar
 
 from pagefeed.core._base import require
 
-__all__ = ["on_ray"]
-
 Common = TypeVar("Common")
 Task = TypeVar("Task")
 Done = TypeVar("Done")

@@ -10,8 +10,6 @@ from urllib.parse import quote
 from pagefeed import _core
 from pagefeed.errors import FileAccessError, InvalidArgumentError
 
-__all__ = ["Hub", "is_of_hub"]
-
 _REVISION = r"refs/(?:convert|pr)/[^/]+|[^/]+"
 _URL = re.compile(
     rf"hf://datasets/([^/@]+)/([^/@]+)(?:@({_REVISION}))?(?:/(.*))?", re.DOTALL

@@ -14,8 +14,6 @@ from pagefeed.core.storage import Paths
 from pagefeed.errors import CorruptFileError, InvalidArgumentError
 from pagefeed.remote.paths import matches, roots_of
 
-__all__ = ["Manifest", "Pack", "digest_of", "manifest_name"]
-
 _FORMAT = "pagefeed shared index"
 _VERSION = 2
 _KINDS = {"True": "pages", "False": "headers", "row_group": "row_groups"}

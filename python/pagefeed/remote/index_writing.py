@@ -34,8 +34,6 @@ from pagefeed.remote.paths import roots_of
 from pagefeed.remote.remote_storage import options_of
 from pagefeed.remote.shared_index import SharedIndex, fetched_pack
 
-__all__ = ["IndexDifferences", "WrittenIndex", "check_index", "write_index"]
-
 IndexEngine: TypeAlias = Literal["local", "ray"]
 """Where footers are read: on this machine, or on a Ray cluster."""
 

@@ -14,14 +14,6 @@ from pagefeed.core.storage import local_path
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.remote.credentials import environment, find_keys, profile_settings
 
-__all__ = [
-    "StorageOptions",
-    "core_settings",
-    "is_public",
-    "library_options",
-    "options_as_texts",
-]
-
 
 class StorageOptions(TypedDict, total=False):
     """Settings of remote storage: those of pagefeed, and common ones of providers.

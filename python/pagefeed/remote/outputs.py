@@ -22,15 +22,6 @@ from pagefeed.remote.writing import (
     this_process,
 )
 
-__all__ = [
-    "ObjectWriter",
-    "OutputFolder",
-    "Version",
-    "checked_output",
-    "output_file",
-    "output_folder",
-]
-
 Version = tuple[str | None, str | None]
 """Entity tag and version of a file, which identify its contents."""
 PART_BYTES = 16 << 20

@@ -18,8 +18,6 @@ from pagefeed.core.storage import (
 )
 from pagefeed.errors import MissingFileError
 
-__all__ = ["listed_folder", "located_among", "matches", "roots_of"]
-
 
 def matches(name: str, pattern: str) -> bool:
     """Whether a pattern matches a name; only ``**`` crosses folders.

@@ -29,8 +29,6 @@ from pagefeed.errors import (
 from pagefeed.remote.index_manifest import Manifest, Pack, digest_of, manifest_name
 from pagefeed.remote.outputs import OutputFolder
 
-__all__ = ["SharedIndex", "fetched_pack"]
-
 _READ_BYTES = 64 << 20
 
 

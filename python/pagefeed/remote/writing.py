@@ -13,15 +13,6 @@ from contextlib import contextmanager, suppress
 from pagefeed.core._base import WholeWriter, is_taken, write_errors
 from pagefeed.errors import FileAccessError
 
-__all__ = [
-    "FileWriter",
-    "SummedWriter",
-    "locked",
-    "make_folder",
-    "remove_files",
-    "this_process",
-]
-
 
 class FileWriter(WholeWriter):
     """Writes a file under a temporary name, and renames it when it is complete.

@@ -12,8 +12,6 @@ from pagefeed.parquet_files import ParquetDataset
 from pagefeed.remote import StorageOptions
 from pagefeed.tokenizer import Tokenizer
 
-__all__ = ["TextTokenizer", "load_tokenizer"]
-
 
 class TextTokenizer(Protocol):
     """Methods of a tokenizer that reports need."""

@@ -24,8 +24,6 @@ from pagefeed.reports.evidence import Evidence, recording, wait_for_device
 from pagefeed.reports.sampling import check_counted
 from pagefeed.reports.soundness import Damage, sound_batches
 
-__all__ = ["Diagnosis", "diagnose", "doctor"]
-
 Limit: TypeAlias = Literal["data", "compute", "overlap"]
 Train: TypeAlias = Callable[[Batch], object]
 

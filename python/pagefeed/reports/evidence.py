@@ -14,8 +14,6 @@ from typing import Any
 from pagefeed.core.batches import Batch
 from pagefeed.core.loader import Loader
 
-__all__ = ["Evidence", "recording", "wait_for_device"]
-
 SECONDS_BETWEEN_SAMPLES = 0.005
 TASKS = "/proc/self/task"
 READS = ("pages_loaded", "pages_reloaded", "bytes_read")

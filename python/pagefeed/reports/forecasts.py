@@ -31,8 +31,6 @@ from pagefeed.reports.sharing import shared_pairs
 from pagefeed.reports.simulation import ColumnReads, simulate
 from pagefeed.reports.step_costs import StepCosts, step_costs
 
-__all__ = ["DatasetForecast", "Forecast", "StageForecast", "forecast", "met_again"]
-
 SAMPLED_SEQUENCES, LEAST_STEPS = 1 << 12, 8
 
 

@@ -22,8 +22,6 @@ from pagefeed.reports.sampling import plan_digest, sampled_steps, sequences_of_s
 from pagefeed.reports.smoke_test import Check
 from pagefeed.reports.verification import verify
 
-__all__ = ["check_nodes", "facts_of_node"]
-
 Facts = Mapping[str, Any]
 
 FACTS_VERSION = 1

@@ -11,14 +11,6 @@ from pagefeed.core._base import Int64Array
 from pagefeed.core.loader import Loader
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = [
-    "check_counted",
-    "evenly",
-    "plan_digest",
-    "sampled_steps",
-    "sequences_of_step",
-]
-
 SAMPLED_STEPS = 3
 
 

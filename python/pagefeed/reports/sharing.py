@@ -11,8 +11,6 @@ from pagefeed.core._base import Int64Array
 from pagefeed.core.sequences import JoinedIndex, PackedRuns, SequenceIndex
 from pagefeed.reports.sampling import evenly
 
-__all__ = ["Sharing", "shared_pairs"]
-
 COUNTED_BLOCKS = 1 << 20
 SAMPLED_BLOCKS, SAMPLED_SEQUENCES = 16, 256
 

@@ -31,8 +31,6 @@ from pagefeed.documents import DocumentIndex
 from pagefeed.flat import FlatDataset, RecordColumn
 from pagefeed.reports.sampling import evenly
 
-__all__ = ["ColumnReads", "simulate", "simulate_loads"]
-
 LEAST_SEQUENCES, MOST_SEQUENCES = 1 << 16, 1 << 20
 """Sequences of a rank that are simulated. More are not, however far plans reach: then
 pages that are used again later than that count as read anew."""

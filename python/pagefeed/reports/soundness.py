@@ -18,8 +18,6 @@ from pagefeed.errors import (
 )
 from pagefeed.parquet_files import ParquetDataset
 
-__all__ = ["UNREADABLE", "Damage", "damage_of", "sound_batches", "sound_part"]
-
 AnyDataset = TypeVar("AnyDataset", bound=Dataset)
 
 UNREADABLE = (DataError, FileAccessError, ColumnNotFoundError)

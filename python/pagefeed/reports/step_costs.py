@@ -18,8 +18,6 @@ from pagefeed.core.sequences import Cut, JoinedIndex
 from pagefeed.documents import Documents
 from pagefeed.reports.sampling import check_counted
 
-__all__ = ["StepCosts", "slowest_ranks", "step_costs"]
-
 Float64Array: TypeAlias = npt.NDArray[np.float64]
 _Number = TypeVar("_Number", np.int64, np.float64)
 

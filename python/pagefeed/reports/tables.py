@@ -10,8 +10,6 @@ from pagefeed.core._base import format_bytes
 from pagefeed.reports.forecasts import Forecast
 from pagefeed.reports.inspection import Inspection
 
-__all__ = ["Table", "facts_of_inspection", "facts_of_plan", "mixture_tables"]
-
 Facts = list[tuple[str, str]]
 """Labels and values."""
 

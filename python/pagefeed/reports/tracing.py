@@ -19,8 +19,6 @@ from pagefeed.reports.decoding import TextTokenizer
 from pagefeed.reports.sampling import check_counted
 from pagefeed.reports.soundness import UNREADABLE, Damage, damage_of
 
-__all__ = ["TracedRow", "TracedSegment", "replay", "trace"]
-
 MEMORY = 256 << 20
 """Memory for reading single sequences."""
 MOST_TOKENS, MOST_CHARACTERS = 16, 300

@@ -22,8 +22,6 @@ from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.mixture import MixtureCursor
 from pagefeed.reports.sampling import check_counted
 
-__all__ = ["Leg", "Verification", "changed_sequences", "verify"]
-
 CHUNK_SEQUENCES = 1 << 16
 """Sequences followed at once."""
 

@@ -9,8 +9,6 @@ from pagefeed.core.loader import Loader
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture import MixtureCursor, last_position
 
-__all__ = ["mixture_shares", "mixture_weights"]
-
 PLOTTED_POINTS = 200
 
 

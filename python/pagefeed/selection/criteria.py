@@ -21,19 +21,6 @@ from pagefeed.selection.query import Query, field_of
 from pagefeed.selection.row_groups import RowGroups
 from pagefeed.selection.scanning import open_groups, scan, schema_of
 
-__all__ = [
-    "HASH_BITS",
-    "NO_PART",
-    "ByLength",
-    "Criterion",
-    "Hashing",
-    "Labels",
-    "Listed",
-    "Scan",
-    "mix_hash",
-    "share_ends",
-]
-
 NO_PART = 65_535
 """Part number of rows in no part; also the largest number of parts."""
 

@@ -38,16 +38,6 @@ from pagefeed.selection.scanning import quantiles_of, schema_of
 from pagefeed.selection.selection import Selection
 from pagefeed.selection.values import LiteralTypeError, Value, compare
 
-__all__ = [
-    "ColumnQuery",
-    "by_length",
-    "by_tiers",
-    "by_weights",
-    "select_rows",
-    "taken_by",
-    "where",
-]
-
 
 class ColumnQuery(Query):
     """Divides rows by the interval in which the value of a column lies.

@@ -25,8 +25,6 @@ from pagefeed.errors import MissingFileError, StaleFileError
 from pagefeed.selection.criteria import NO_PART, Criterion, Labels
 from pagefeed.selection.row_groups import RowGroups, row_groups_of
 
-__all__ = ["DividedRows", "EarlierDivision"]
-
 VERSION = 5
 
 

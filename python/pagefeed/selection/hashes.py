@@ -14,8 +14,6 @@ from pagefeed.selection.criteria import HASH_BITS, NO_PART, Labels, Scan, share_
 from pagefeed.selection.query import Expression, Query, Schema, arrow, field_of
 from pagefeed.selection.row_groups import RowGroups
 
-__all__ = ["HashedColumn", "hash_of"]
-
 _IS_NULL = NO_PART - 1
 """Part of rows without a value, until they are refused."""
 

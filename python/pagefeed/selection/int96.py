@@ -22,8 +22,6 @@ from pagefeed.selection.query import (
     type_of,
 )
 
-__all__ = ["check_years", "int96_columns", "is_coarse", "used_of"]
-
 ARROW_KEY = b"ARROW:schema"
 SPARK_KEY = b"org.apache.spark.sql.parquet.row.metadata"
 """Key under which Spark records its schema; its times are in microseconds."""

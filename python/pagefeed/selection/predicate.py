@@ -35,8 +35,6 @@ from pagefeed.selection.values import (
     is_number,
 )
 
-__all__ = ["Predicate", "query_of"]
-
 Bind: TypeAlias = Callable[[Schema], Expression]
 """Function from a schema to the expression of a node."""
 Side: TypeAlias = Constant | Callable[[Schema], Value]

@@ -24,8 +24,6 @@ from pagefeed.selection.query import (
 from pagefeed.selection.scanning import Files, schema_of
 from pagefeed.selection.table_columns import Bounds, TableColumns
 
-__all__ = ["files_that_may_match"]
-
 COLUMNS_WITH_NULLS = 2
 """Columns whose rows with and without a value are considered separately, at most."""
 GROUP = "pagefeed.group"

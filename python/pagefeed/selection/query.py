@@ -15,21 +15,6 @@ from typing import Any, TypeAlias
 from pagefeed.core._base import near_name, require
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
 
-__all__ = [
-    "Constant",
-    "Expression",
-    "ExpressionQuery",
-    "Query",
-    "Schema",
-    "arrow",
-    "balanced",
-    "check_boolean",
-    "field_of",
-    "scalar_columns",
-    "type_of",
-    "with_default",
-]
-
 Constant: TypeAlias = str | int | float | bool
 
 DEFAULT = b"pagefeed: rows have this where a struct has no field "

@@ -9,8 +9,6 @@ from pagefeed.core._base import require
 from pagefeed.core.storage import RangeFile, Storage
 from pagefeed.errors import CorruptFileError
 
-__all__ = ["open_renamed"]
-
 TAIL_BYTES = 64 << 10
 """Bytes of the end of a file that are read at first: footers mostly fit."""
 MAGIC = b"PAR1"

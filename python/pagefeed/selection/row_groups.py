@@ -12,8 +12,6 @@ import numpy.typing as npt
 from pagefeed.core._base import Int64Array, joined_ranges
 from pagefeed.core.dataset import Spans
 
-__all__ = ["RowGroups", "row_groups_of"]
-
 ROWS_AT_ONCE = 1 << 20
 
 

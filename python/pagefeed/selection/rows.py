@@ -17,8 +17,6 @@ from pagefeed.core.dataset import (
 )
 from pagefeed.errors import InvalidArgumentError, OutOfRangeError
 
-__all__ = ["checked_row", "rows_at"]
-
 
 def checked_row(asked: object, num_rows: int) -> int:
     """Return the number of a row; a negative one counts from the end.

@@ -30,17 +30,6 @@ from pagefeed.selection.query import (
 from pagefeed.selection.row_groups import RowGroups, row_groups_of
 from pagefeed.selection.table_columns import Naming, TableColumns
 
-__all__ = [
-    "Files",
-    "Opened",
-    "column_of",
-    "open_groups",
-    "quantiles_of",
-    "scan",
-    "schema_of",
-    "summary_of",
-]
-
 Fragment: TypeAlias = Any
 """A ``pyarrow.dataset.ParquetFileFragment``."""
 

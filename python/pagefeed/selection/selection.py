@@ -35,8 +35,6 @@ from pagefeed.selection.criteria import Scan
 from pagefeed.selection.divided_rows import DividedRows, EarlierDivision
 from pagefeed.selection.scanning import summary_of
 
-__all__ = ["RowRuns", "Selection"]
-
 
 class RowRuns(Spans, ABC):
     """Some rows of an index, as runs whose rows and values are summed up."""

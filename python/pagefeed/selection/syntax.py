@@ -11,8 +11,6 @@ from collections.abc import Iterator
 
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["PredicateText"]
-
 _GRAMMAR = (
     "a predicate is made of columns (quality, meta.score, column('any name')), "
     "numbers, 'strings', true and false, + - * /, length(column) and "

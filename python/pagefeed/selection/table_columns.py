@@ -20,16 +20,6 @@ from pagefeed.core.dataset import FolderColumn
 from pagefeed.core.storage import Storage
 from pagefeed.selection.renamed_files import open_renamed
 
-__all__ = [
-    "Bounds",
-    "FieldType",
-    "FileBounds",
-    "NamedField",
-    "Naming",
-    "TableColumns",
-    "bounds_of",
-]
-
 
 class Bounds(NamedTuple):
     """Lower and upper bound of a column in a file."""

@@ -25,8 +25,6 @@ from pagefeed.selection.divided_rows import DividedRows
 from pagefeed.selection.row_groups import RowGroups, row_groups_of
 from pagefeed.selection.selection import Selection
 
-__all__ = ["taken"]
-
 VERSION = 1
 BUCKET_BITS = 20
 """Hashes are counted by their first bits: a bucket holds a millionth of the rows."""

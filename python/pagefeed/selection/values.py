@@ -18,15 +18,6 @@ import numpy as np
 
 from pagefeed.selection.query import Constant, Expression, arrow
 
-__all__ = [
-    "COMPARISONS",
-    "LiteralTypeError",
-    "Value",
-    "as_float",
-    "compare",
-    "is_number",
-]
-
 COMPARISONS: dict[str, Callable[[Any, Any], Expression]] = {
     "==": operator.eq,
     "!=": operator.ne,

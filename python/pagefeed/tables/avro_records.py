@@ -10,8 +10,6 @@ from typing import Any
 
 from pagefeed.errors import CorruptFileError, UnsupportedError
 
-__all__ = ["MALFORMED", "records_of"]
-
 MALFORMED = (
     *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError),
     *(RecursionError, StopIteration, SystemError, TypeError, ValueError),

@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 from pagefeed.selection import Bounds, Naming, bounds_of
 from pagefeed.tables.snapshot import EPOCH
 
-__all__ = ["DeltaBounds", "IcebergBounds", "Metrics", "known_types"]
-
 
 class Metrics(NamedTuple):
     """Bounds of the columns of a file in a manifest, by field id; None if not given."""

@@ -11,8 +11,6 @@ from pagefeed.core._base import Int64Array, require
 from pagefeed.core.storage import Storage
 from pagefeed.errors import ChecksumError, CorruptFileError
 
-__all__ = ["ranges_of_file", "rows_of_bitmap", "rows_of_vector"]
-
 MAGIC = 1_681_511_377
 """Of vectors in Puffin files and in files of Delta tables alike."""
 SMALL = 256 << 10

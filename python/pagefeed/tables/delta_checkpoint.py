@@ -15,8 +15,6 @@ from pagefeed.errors import CorruptFileError
 from pagefeed.remote import StorageOptions
 from pagefeed.tables.snapshot import readers_of
 
-__all__ = ["CHECKPOINT", "added_up_to", "log_of"]
-
 CHECKPOINT = re.compile(
     r"(\d{20})\.checkpoint(?:\.\d{10}\.(?P<parts>\d{10})|\.[0-9a-f-]{36})?"
     r"\.(?:parquet|json)"

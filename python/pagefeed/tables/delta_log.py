@@ -18,8 +18,6 @@ from pagefeed.errors import CorruptFileError, InvalidArgumentError
 from pagefeed.tables.delta_checkpoint import CHECKPOINT
 from pagefeed.tables.snapshot import EPOCH, milliseconds_of
 
-__all__ = ["FOLDER", "DeltaLog"]
-
 FOLDER = "_delta_log"
 ENABLED = "delta.enableInCommitTimestamps"
 SINCE = "delta.inCommitTimestampEnablement"

@@ -42,8 +42,6 @@ from pagefeed.tables.snapshot import (
     time_of,
 )
 
-__all__ = ["delta"]
-
 READER_VERSION = 3
 VECTORS = "deletionVectors"
 READER_FEATURES = frozenset(

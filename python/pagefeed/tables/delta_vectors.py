@@ -25,8 +25,6 @@ from pagefeed.tables.deletion_vector import (
 from pagefeed.tables.delta_checkpoint import added_up_to, log_of
 from pagefeed.tables.snapshot import readers_of
 
-__all__ = ["deleted_by_vectors"]
-
 VERSION = b"\x01"
 """First byte of a file of vectors."""
 UUID_LENGTH = 20

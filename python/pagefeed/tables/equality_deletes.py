@@ -20,8 +20,6 @@ from pagefeed.tables.keys import EVERYWHERE, DeletedKeys
 from pagefeed.tables.manifests import LiveFile, Scope
 from pagefeed.tables.snapshot import path_of
 
-__all__ = ["EqualityDeletes"]
-
 
 class _Rows(NamedTuple):
     """Rows of some row groups of one file, and the values of their keys."""

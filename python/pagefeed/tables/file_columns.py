@@ -11,8 +11,6 @@ from pagefeed.core.storage import Storage
 from pagefeed.errors import CorruptFileError
 from pagefeed.tables.iceberg_metadata import default_of
 
-__all__ = ["FileColumns"]
-
 FIELD_ID = b"PARQUET:field_id"
 NAME_MAPPING = "schema.name-mapping.default"
 

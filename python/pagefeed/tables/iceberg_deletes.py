@@ -16,8 +16,6 @@ from pagefeed.tables.deletion_vector import ranges_of_file, rows_of_vector
 from pagefeed.tables.manifests import LiveFile, LiveFiles
 from pagefeed.tables.snapshot import path_of, readers_of
 
-__all__ = ["deleted_rows"]
-
 MAGIC = b"PFA1"
 """First bytes of a Puffin file."""
 

@@ -11,8 +11,6 @@ from pagefeed.errors import FileAccessError, MissingFileError
 from pagefeed.remote import StorageOptions
 from pagefeed.tables.snapshot import value_as
 
-__all__ = ["column_types", "default_of", "newest_metadata"]
-
 HINT = "version-hint.text"
 SUFFIX = ".metadata.json"
 _VERSION = re.compile(r"v?(\d+)(?:-[^/]*)?(?:\.gz)?\.metadata\.json")

@@ -45,8 +45,6 @@ from pagefeed.tables.snapshot import (
     time_of,
 )
 
-__all__ = ["iceberg"]
-
 FORMAT_VERSION = 3
 UNKNOWN_TYPE = (
     *("Unsupported field type", "Type not recognized"),

@@ -12,8 +12,6 @@ import numpy as np
 
 from pagefeed.core._base import Int64Array
 
-__all__ = ["EVERYWHERE", "DeletedKeys"]
-
 EVERYWHERE = 0
 """Scope of keys that apply to rows of all partitions."""
 

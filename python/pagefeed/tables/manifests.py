@@ -13,8 +13,6 @@ from pagefeed.tables.avro_records import records_of
 from pagefeed.tables.bounds import Metrics
 from pagefeed.tables.snapshot import value_as
 
-__all__ = ["LiveFile", "LiveFiles", "live_files"]
-
 ENTRY_VERSION = 3
 """Format version of the schema that reads entries; entries of older formats fit it."""
 OF_MANIFEST = (500, 501, 502, 515)

@@ -9,8 +9,6 @@ from typing import Any
 from pagefeed.errors import CorruptFileError, UnsupportedError
 from pagefeed.selection import FieldType, NamedField, Naming
 
-__all__ = ["delta_naming", "iceberg_naming"]
-
 MAPPING = "delta.columnMapping."
 NAME_MAPPING = "schema.name-mapping.default"
 

@@ -19,23 +19,6 @@ from pagefeed.parquet_files import Columns, ParquetDataset, named_dataset
 from pagefeed.remote import StorageOptions, options_as_texts
 from pagefeed.selection import Criterion, Selection, TableColumns, select_rows, taken_by
 
-__all__ = [
-    "EPOCH",
-    "DataFile",
-    "Missing",
-    "is_null_if_missing",
-    "location_of",
-    "milliseconds_of",
-    "nothing_written",
-    "options_over",
-    "partitions_of",
-    "path_of",
-    "readers_of",
-    "snapshot_dataset",
-    "time_of",
-    "value_as",
-]
-
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 REMOTE_READERS = 32
 """Threads that wait for small files of remote storage."""

@@ -26,8 +26,6 @@ from pagefeed.core._base import (
 from pagefeed.core.dataset import PageIndex, derived_arrays, derived_key
 from pagefeed.tokenizer import Rows, Tokenizer
 
-__all__ = ["TextColumn", "TokenCounts", "token_counts"]
-
 VERSION = 2
 KIND = "tokens"
 """Begin of the names of the stored folders."""

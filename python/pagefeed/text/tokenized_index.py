@@ -13,8 +13,6 @@ from pagefeed.core._base import Facts, Int64Array, lazy
 from pagefeed.core.dataset import CountedIndex
 from pagefeed.text.counts import TextColumn, TokenCounts, token_counts
 
-__all__ = ["TokenizedIndex", "tokenized"]
-
 
 def _labels(column: TextColumn) -> TokenizedIndex:
     return tokenized(column).labels

@@ -9,8 +9,6 @@ from typing import Any
 
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["find_answer"]
-
 Render = Callable[..., str]
 """Renders messages; with ``add_generation_prompt``, the prompt for an answer too."""
 

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["Chat", "check_roles", "parse_chat"]
-
 Message = dict[str, Any]
 
 ROLES = {"human": "user", "gpt": "assistant", "observation": "tool"}

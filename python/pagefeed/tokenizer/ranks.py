@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["ENCODINGS", "Encoding", "parse_ranks", "pattern_of", "tokenizer_json"]
-
 
 class Encoding(NamedTuple):
     """The rules of an encoding that a file of ranks does not hold."""

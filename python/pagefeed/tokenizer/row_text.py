@@ -11,8 +11,6 @@ from typing import Any, TypeAlias
 
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["RowText", "TextOfRow"]
-
 TextOfRow: TypeAlias = str | Callable[[Mapping[str, Any]], str | None]
 r"""A template such as ``"{title}\n\n{doc.text}"``, or a function of a row."""
 

@@ -23,8 +23,6 @@ from pagefeed.tokenizer.chat import ChatTemplate
 from pagefeed.tokenizer.row_text import RowText, TextOfRow
 from pagefeed.tokenizer.tokenizer import Tokenizer
 
-__all__ = ["ChatRows", "Rows", "TextRows", "check_learned", "on_day", "row_encoder"]
-
 Encoded = tuple[npt.NDArray[np.uint32], npt.NDArray[np.int32]]
 
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from pagefeed.core._base import require
 
-__all__ = ["Sandbox", "TemplateRefusal"]
-
 MOST_STEPS = 1_000_000
 """Most loop passes and calls of one rendering; long chats need some ten thousand."""
 MOST_SIZE = 64 << 20

@@ -22,8 +22,6 @@ from pagefeed.tokenizer.ranks import (
     tokenizer_json,
 )
 
-__all__ = ["Definition", "Encode", "content_of", "define", "sentence_pieces"]
-
 WRAPPED = ("enc", "encoding", "tokenizer", "processor", "_tokenizer", "sp_model")
 """Attributes in which a wrapper may keep the tokenizer of a library."""
 KNOWN_BY = (

@@ -14,8 +14,6 @@ import numpy.typing as npt
 from pagefeed.core._base import Int64Array
 from pagefeed.tokenizer.tokenizer import Tokenizer
 
-__all__ = ["TokenOffsets"]
-
 TRIED = 256
 """Lookups for which both ways must agree before bytes alone are used."""
 _SPACE = "\u0120"

@@ -34,8 +34,6 @@ from pagefeed.tokenizer.sources import (
 )
 from pagefeed.tokenizer.trials import trial_texts
 
-__all__ = ["Tokenizer"]
-
 TokenIds = npt.NDArray[np.uint32]
 SpecialTokens = Literal["as_token", "as_text"]
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["trial_texts"]
-
 _KINDS = (  # noqa: SIM905 - a list takes fifty lines
     "a Z x\u0301 ab AB aB \xe9 \xc9 \xdf \u017f K \u0130 \u01c5 \u02b0 \xaa \u044f "
     "\u042f \u05d0 \u0628\u064e \u0915\u093f \u0e01\u0e33 \u4e2d \u6f22\u5b57 \u304b "

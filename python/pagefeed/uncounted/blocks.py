@@ -21,9 +21,6 @@ from pagefeed.errors import (
 from pagefeed.tokenizer import Tokenizer
 from pagefeed.uncounted.lane_passes import LanePasses, RowRange
 
-__all__ = ["Block", "BlockReader", "EncodedBlock", "PackedBlock"]
-
-
 TEXTS = ("string", "large_string", "binary", "large_binary")
 """Types of texts, as Arrow writes them."""
 

@@ -10,8 +10,6 @@ import numpy as np
 from pagefeed.core._base import Int64Array
 from pagefeed.core.order import Permutation, choose_num_lanes, derive_key
 
-__all__ = ["LanePasses", "LanePosition", "RowRange", "lanes_for_ranks"]
-
 PASSES_HELD = 3
 """Passes whose sums are kept: lanes are in one pass or the next, and read ahead."""
 

@@ -14,8 +14,6 @@ from pagefeed.core._base import Int64Array
 from pagefeed.uncounted.blocks import Block, EncodedBlock, PackedBlock
 from pagefeed.uncounted.lane_passes import LanePasses, LanePosition, RowRange
 
-__all__ = ["Lane", "LanePacked", "LaneWindows", "Load", "Row"]
-
 AnyBlock = TypeVar("AnyBlock", bound=Block)
 
 Load = Callable[[RowRange, int], "Future[AnyBlock]"]

@@ -15,14 +15,6 @@ from pagefeed.core.sequences import Packed, TokenCut, Windows
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.tokenizer import Tokenizer
 
-__all__ = [
-    "TextSettings",
-    "check_cut",
-    "check_text_fields",
-    "check_texts",
-    "parse_shuffle",
-]
-
 SHUFFLES = ("page", "row_group", "auto")
 """What may be permuted."""
 

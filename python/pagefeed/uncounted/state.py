@@ -13,8 +13,6 @@ from pagefeed.core.run import check_same_run, reading_state
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.uncounted.lane_passes import LanePosition
 
-__all__ = ["TextState", "lanes_of_rank"]
-
 PLAN = ("dataset", "sequences", "shuffle", "seed")
 NUMBERS = ("step", "steps_before", "first_epoch", "num_lanes")
 VERSIONS = {"uncounted_version": 2, "order_version": ORDER_VERSION}

@@ -39,8 +39,6 @@ from pagefeed.uncounted.settings import (
 )
 from pagefeed.uncounted.text_view import TextView
 
-__all__ = ["TextLoader"]
-
 
 class TextLoader(AnyLoader):
     """Feeds batches of texts that are tokenized as they are read, and never counted.

@@ -43,8 +43,6 @@ from pagefeed.uncounted.lines import Lane, LanePacked, LaneWindows, Row
 from pagefeed.uncounted.settings import COUNTED, TextSettings
 from pagefeed.uncounted.state import TextState, lanes_of_rank
 
-__all__ = ["TextView"]
-
 
 class TextPosition(NamedTuple):
     """Position of a TextLoader."""

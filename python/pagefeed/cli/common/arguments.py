@@ -19,28 +19,6 @@ from pagefeed.prepare import TOKEN_FORMATS
 from pagefeed.remote import StorageOptions
 from pagefeed.tokenizer import Tokenizer
 
-__all__ = [
-    "BESIDE",
-    "FILES",
-    "NO_COLUMN",
-    "PATHS",
-    "RUN",
-    "SOME_PATHS",
-    "STORAGE",
-    "TEXT_TOKENIZER",
-    "TOKENIZER",
-    "TOKENIZER_FILE",
-    "Argument",
-    "arg",
-    "check_storage_options",
-    "group",
-    "in_flags",
-    "pairs_of",
-    "repeated",
-    "storage_options",
-    "whole_number",
-]
-
 Argument = dict[str, Any]
 
 NO_FLAGS = {"paths", "run", "verb", "what"}

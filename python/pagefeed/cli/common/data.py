@@ -35,24 +35,6 @@ from pagefeed.prepare import TOKEN_FORMATS
 from pagefeed.reports import Damage, TextTokenizer, load_tokenizer, sound_part
 from pagefeed.tokenizer import Tokenizer
 
-__all__ = [
-    "AnyDataset",
-    "make_dataset",
-    "make_loader",
-    "make_sequences",
-    "make_sound_dataset",
-    "make_sound_loader",
-    "make_text_tokenizer",
-    "make_tokenizer",
-    "named_function",
-    "open_parquet",
-    "open_paths",
-    "range_of",
-    "read_json",
-    "same_named",
-    "selected",
-]
-
 AnyDataset = ParquetDataset | FlatDataset | Mixture
 
 _FLAGS = {

@@ -8,8 +8,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, get_args, get_origin
 
-__all__ = ["parameters"]
-
 TYPES = {
     **dict.fromkeys(["str", "PathLike", "DTypeLike", "AlignedColumnNames"], str),
     "float": float,

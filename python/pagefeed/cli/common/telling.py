@@ -13,14 +13,6 @@ from typing import Any
 from pagefeed.core._base import format_bytes, some_of
 from pagefeed.reports import Check, Damage
 
-__all__ = [
-    "check_lines",
-    "fact_lines",
-    "table_lines",
-    "tell",
-    "tell_facts",
-]
-
 MOST_LINES = 20
 NUMBERS = re.compile(r"(?<=\[)\n\s+[-+.\w]+(?:,\n\s+[-+.\w]+)*\n\s+(?=\])")
 """Line breaks in lists of numbers of indented JSON; texts hold no line breaks."""

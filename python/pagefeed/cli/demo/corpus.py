@@ -10,8 +10,6 @@ from pagefeed.cli.demo.data import EOS, train_bpe
 from pagefeed.core._base import require
 from pagefeed.remote import make_folder
 
-__all__ = ["make_corpus"]
-
 NUM_FILES = 4
 VOCABULARY = 8192
 EXCLUDED = {"site-packages", "test", "tests", "idle_test", "lib2to3", "__pycache__"}

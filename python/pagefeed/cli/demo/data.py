@@ -15,8 +15,6 @@ from typing import Any
 from pagefeed.core._base import require
 from pagefeed.remote import make_folder
 
-__all__ = ["write_data"]
-
 VOCABULARY = 1024
 EOS = "<|eos|>"
 CHAT_TOKENS = ("<|user|>", "<|assistant|>", "<|prefix|>", "<|suffix|>", "<|middle|>")

@@ -20,8 +20,6 @@ from pagefeed.parquet_files import parquet
 from pagefeed.reports import trace
 from pagefeed.tokenizer import Tokenizer
 
-__all__ = ["run_demo"]
-
 
 def run_demo(
     *, folder: Path, length: int, batch_size: int, memory: str, seed: int

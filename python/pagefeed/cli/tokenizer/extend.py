@@ -33,9 +33,6 @@ from pagefeed.cli.tokenizer.texts import (
 )
 from pagefeed.prepare import extend_tokenizer
 
-__all__ = ["ARGUMENTS", "run"]
-
-
 ARGUMENTS = {
     "tokenize": arg(str, "tokenizer.json, or tiktoken's ranks", metavar="TOKENIZER"),
     **TEXTS,

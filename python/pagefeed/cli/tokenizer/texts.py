@@ -21,8 +21,6 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.parquet_files import ParquetDataset
 from pagefeed.prepare import TokenRate, train_tokenizer
 
-__all__ = ["TEXTS", "as_rows", "make_texts", "rate_lines"]
-
 FORM = "NAME=PATH"
 
 

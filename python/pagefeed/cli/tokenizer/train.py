@@ -24,9 +24,6 @@ from pagefeed.cli.tokenizer.texts import (
 )
 from pagefeed.prepare import train_tokenizer
 
-__all__ = ["ARGUMENTS", "run"]
-
-
 NAMES = "vocab_size model pattern character_coverage min_frequency"
 OTHERS = parameters(train_tokenizer, "special_tokens byte_fallback")
 OTHERS["--special-tokens"]["nargs"] = "*"

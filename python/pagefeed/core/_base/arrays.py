@@ -8,20 +8,6 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "Int64Array",
-    "UInt32Array",
-    "UInt64Array",
-    "distinct",
-    "finished",
-    "joined_ranges",
-    "looked_up",
-    "narrow_difference",
-    "ranges_between",
-    "sorted_with_places",
-    "to_bfloat16",
-]
-
 Int64Array: TypeAlias = npt.NDArray[np.int64]
 UInt32Array: TypeAlias = npt.NDArray[np.uint32]
 UInt64Array: TypeAlias = npt.NDArray[np.uint64]

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["memory_limit", "processor_quota"]
-
 ROOT = Path("/")
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["Facts", "html_of", "html_table", "some_of", "text_of"]
-
 Facts = Mapping[str, object]
 """Facts by name; those that are None are not shown."""
 

@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from pagefeed import _core
 
-__all__ = ["FIELDS", "IGNORED", "LABELS", "FieldEntry"]
-
 IGNORED = _core.IGNORED
 """Label that carries no loss, as torch's cross entropy and others have it."""
 LABELS = "labels"

@@ -9,8 +9,6 @@ from typing import Any, Generic, TypeVar, overload
 
 from pagefeed.errors import MissingDependencyError
 
-__all__ = ["is_made", "lazy", "logger", "require"]
-
 
 def require(module: str, *, extra: str, purpose: str) -> Any:
     """Return a module of an optional extra, imported.

@@ -13,8 +13,6 @@ from typing import TypeVar
 
 from pagefeed.core._base.late import logger
 
-__all__ = ["UnusableError", "is_taken", "made_once"]
-
 _BEAT = 5.0
 _SILENCE = 60.0
 """Seconds without a beat after which the others no longer wait."""

@@ -13,15 +13,6 @@ from typing import NamedTuple, Self, TypeAlias, TypeVar
 
 from pagefeed.core._base.cgroups import processor_quota
 
-__all__ = [
-    "Progress",
-    "ProgressCallback",
-    "Work",
-    "in_order",
-    "num_processors",
-    "report_to",
-]
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 

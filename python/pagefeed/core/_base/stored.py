@@ -24,19 +24,6 @@ from pagefeed.core._base.lease import UnusableError, made_once
 from pagefeed.core._base.progress import in_order
 from pagefeed.errors import CacheWarning, FileAccessError
 
-__all__ = [
-    "ArrayFolder",
-    "ArrayWriter",
-    "CheckedArray",
-    "WholeWriter",
-    "find_arrays",
-    "keeps_arrays",
-    "remove_arrays",
-    "stored_arrays",
-    "warn_of_folder",
-    "write_errors",
-]
-
 
 class WholeWriter(ABC):
     """A context manager that publishes its output, unless an error leaves the block.

@@ -12,8 +12,6 @@ from weakref import WeakSet
 
 from pagefeed.errors import CancelledError
 
-__all__ = ["Locked", "ProcessEngine"]
-
 
 class Closing(Protocol):
     """Objects with threads or processes that must be stopped."""

@@ -23,16 +23,6 @@ from pagefeed.core.sequences import AnyIndex, SequenceLayout
 from pagefeed.core.wiring import provided
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = [
-    "ColumnsBeside",
-    "EngineFeed",
-    "Feed",
-    "TokenFeed",
-    "check_infills",
-    "columns_beside",
-    "token_engine",
-]
-
 
 @dataclass(frozen=True)
 class ColumnsBeside:

@@ -26,8 +26,6 @@ from pagefeed.core.batches.formats import parse_dtype
 from pagefeed.core.sequences import Cut
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["FieldName", "Fields"]
-
 FieldName: TypeAlias = Literal[
     "input_ids",
     "labels",

@@ -13,20 +13,6 @@ from pagefeed.core._base import check_choice, check_flag, check_whole, require
 from pagefeed.core.sequences import Cut
 from pagefeed.errors import InvalidArgumentError, PagefeedWarning
 
-__all__ = [
-    "DTYPES",
-    "Batch",
-    "Converter",
-    "DType",
-    "Format",
-    "as_numpy",
-    "check_padding",
-    "converted",
-    "make_converter",
-    "parse_dtype",
-    "transformed",
-]
-
 Format: TypeAlias = Literal["numpy", "torch"]
 """The type of the arrays in a batch."""
 

@@ -16,8 +16,6 @@ from pagefeed.core.batches.run_view import AnyView, BatchIterator
 from pagefeed.core.run import NO_POSITION, NO_SEQUENCE, Cursor, Run, Sequences
 from pagefeed.errors import CancelledError
 
-__all__ = ["Iteration", "dataset_ids", "steps_ahead"]
-
 CHUNK_SEQUENCES = 1 << 15
 """Sequences ordered at a time: enough for the overhead of NumPy's calls to vanish."""
 

@@ -13,8 +13,6 @@ from pagefeed.core.run import NO_SEQUENCE, Cursor, Sequences, Step
 from pagefeed.core.sequences import AnyIndex, Bundles, Segments
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["BatchPlan", "Plan", "plan_batches", "plan_of_steps"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class BatchPlan:

@@ -9,8 +9,6 @@ from pagefeed.core._base import lazy
 from pagefeed.core.batches.iteration import Iteration
 from pagefeed.core.run import Cursor, LoaderState, Run
 
-__all__ = ["Position"]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Position:

@@ -14,8 +14,6 @@ from pagefeed.core.batches.formats import Batch
 from pagefeed.core.wiring import provided, room
 from pagefeed.errors import PositionWarning
 
-__all__ = ["AnyView", "BatchIterator", "MoveListener", "warn_of_return"]
-
 
 class MoveListener(Protocol):
     """Listens to moves of a loader, where other processes iterate in its place."""

@@ -25,9 +25,6 @@ from pagefeed.core.run import Grown, LoaderState, Run
 from pagefeed.core.wiring import offered, provided
 from pagefeed.errors import CancelledError, InvalidArgumentError
 
-__all__ = ["RunView", "open_session"]
-
-
 STEPS_BETWEEN_LOOKS = 64
 """Steps after which a session looks again whether pages are read again."""
 

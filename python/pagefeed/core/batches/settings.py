@@ -14,8 +14,6 @@ from pagefeed.core.order import Balancing, Shuffle
 from pagefeed.core.sequences import Cut
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["LoaderSettings", "sized"]
-
 PLAN_SHARE = 8
 """Plans take at most one part in this many of the memory."""
 

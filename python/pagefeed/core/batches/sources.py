@@ -14,8 +14,6 @@ from pagefeed.core.dataset import Dataset, PageIndex
 from pagefeed.core.run import DatasetRun, Run
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["block_for", "make_feed", "make_run", "with_chosen_block"]
-
 
 def make_run(settings: LoaderSettings) -> Run:
     """Return the run of a loader on this rank.

@@ -11,8 +11,6 @@ from pagefeed.core.dataset.index_recipe import Recipe
 from pagefeed.core.dataset.page_index import PageIndex, Pieces
 from pagefeed.core.dataset.spans import cut_at
 
-__all__ = ["CountedIndex"]
-
 
 class CountedIndex(PageIndex):
     """The pages of a column with token counts that are stored apart.

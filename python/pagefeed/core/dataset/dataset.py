@@ -24,17 +24,6 @@ from pagefeed.core.storage import PathLike, local_path
 from pagefeed.core.wiring import provided
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = [
-    "ChangeRow",
-    "Dataset",
-    "Row",
-    "Source",
-    "SourceKind",
-    "check_dataset",
-    "known_vocab_size",
-    "wide_bytes",
-]
-
 SourceKind: TypeAlias = Literal["tokens", "flat", "text", "mixture"]
 """Kinds of sources: token columns, token files, texts with a tokenizer, mixtures."""
 

@@ -16,8 +16,6 @@ import numpy.typing as npt
 from pagefeed import _core
 from pagefeed.core._base import Int64Array, require
 
-__all__ = ["FolderColumn", "column_of_values", "folder_columns", "read_by_engines"]
-
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 _MISSING = "__HIVE_DEFAULT_PARTITION__"

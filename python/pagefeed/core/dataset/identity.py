@@ -16,15 +16,6 @@ from pagefeed.core._base import ArrayFolder, ArrayWriter, stored_arrays
 from pagefeed.core.dataset.dataset import Dataset
 from pagefeed.core.dataset.page_index import PageIndex
 
-__all__ = [
-    "derived_arrays",
-    "derived_key",
-    "identity_of_data",
-    "same_files",
-    "snapshot_in",
-    "what_changed",
-]
-
 DIGITS = 12
 """Digits of the fingerprint in a record."""
 

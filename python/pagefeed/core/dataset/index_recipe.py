@@ -42,20 +42,6 @@ from pagefeed.errors import (
     UnsupportedError,
 )
 
-__all__ = [
-    "IndexRecipe",
-    "PageIndexUse",
-    "Recipe",
-    "build_or_open",
-    "cache_folder",
-    "check_page_index",
-    "default_threads",
-    "footer_of",
-    "kept_index",
-    "part_of",
-    "saved_index",
-]
-
 
 def kept_index(
     file: Path,

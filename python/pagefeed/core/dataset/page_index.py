@@ -39,8 +39,6 @@ from pagefeed.errors import (
     StaleFileError,
 )
 
-__all__ = ["BlockKind", "OwnTokens", "Page", "PageIndex", "Pieces", "RowNumbers"]
-
 BlockKind = Literal["page", "row_group"]
 
 

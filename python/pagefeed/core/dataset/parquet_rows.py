@@ -16,8 +16,6 @@ from pagefeed.core.dataset.page_index import PageIndex
 from pagefeed.core.storage import Storage
 from pagefeed.core.wiring import provided
 
-__all__ = ["ParquetRows"]
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ParquetRows(Dataset):

@@ -22,19 +22,6 @@ from pagefeed.core._base import (
 from pagefeed.core.dataset.page_index import BlockKind, PageIndex
 from pagefeed.errors import InvalidArgumentError, UnsupportedError
 
-__all__ = [
-    "Erased",
-    "SpanParts",
-    "SpanSlices",
-    "Spans",
-    "cut_at",
-    "lengths_of_rows",
-    "refuse_null_tokens",
-    "refuse_nulls",
-    "refuse_texts",
-    "refuse_unknown_rows",
-]
-
 
 class SpanParts(NamedTuple):
     """Ranges of tokens, cut at the ends of pages or spans, in order.

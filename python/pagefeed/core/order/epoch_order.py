@@ -25,8 +25,6 @@ from pagefeed.core.order.window import DelayWindow
 from pagefeed.core.sequences import Blocks, JoinedIndex
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["Balancing", "Costs", "Ordered"]
-
 Costs: TypeAlias = Callable[[Int64Array], npt.NDArray[np.float64]]
 """Function that returns the costs of sequences: float64 [sequences]."""
 

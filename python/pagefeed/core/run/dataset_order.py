@@ -24,8 +24,6 @@ from pagefeed.core.sequences import Blocks
 from pagefeed.core.wiring import provided
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["DatasetOrder"]
-
 
 @dataclass(kw_only=True, eq=False)
 class DatasetOrder:

@@ -21,8 +21,6 @@ from pagefeed.core.sequences import Cut, SequenceIndex
 from pagefeed.core.wiring import provided
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 
-__all__ = ["DatasetCursor", "DatasetRun", "check_bound"]
-
 
 @dataclass(eq=False)
 class DatasetCursor(Cursor):

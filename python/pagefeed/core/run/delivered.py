@@ -14,8 +14,6 @@ import numpy as np
 
 from pagefeed.core._base import Int64Array, UInt32Array
 
-__all__ = ["NO_SEQUENCE", "Sequences", "gathered", "joined"]
-
 NO_SEQUENCE = -1
 """Marks a row of padding."""
 

@@ -10,8 +10,6 @@ from pagefeed.core.dataset import Dataset, Spans
 from pagefeed.core.sequences import SequenceIndex
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["Origin", "origins_of_sequence", "sequences_of_document"]
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Origin:

@@ -13,21 +13,6 @@ from pagefeed.core._base import Int64Array, lazy
 from pagefeed.core.run.delivered import Sequences
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = [
-    "LEAST_SEQUENCES",
-    "MAX_HORIZON",
-    "MOST_SEQUENCES",
-    "NO_POSITION",
-    "Ranges",
-    "Route",
-    "RunPosition",
-    "Slot",
-    "Step",
-    "StepIndex",
-    "in_pieces",
-    "merge_ranges",
-]
-
 NO_POSITION = -1
 """Marks a row of padding."""
 

@@ -40,8 +40,6 @@ from pagefeed.core.sequences import Cut, JoinedIndex, SequenceIndex
 from pagefeed.core.wiring import provided, room
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 
-__all__ = ["Cursor", "Positions", "Run", "SequencesOf"]
-
 MOST_EPOCHS = 1 << 21
 """Epochs after which infilled documents are cut as before."""
 

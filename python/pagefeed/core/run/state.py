@@ -22,8 +22,6 @@ from pagefeed.core.run.state_parts import (
 from pagefeed.core.wiring import offered, provided
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 
-__all__ = ["Grown", "LoaderState", "check_grown"]
-
 VERSIONS = {"version": 4, "order_version": ORDER_VERSION}
 Grown: TypeAlias = Literal["next-epoch"]
 """When data are delivered that were added."""

@@ -17,17 +17,6 @@ from pagefeed.core._base import MOST, check_whole
 from pagefeed.core.run.route import Ranges
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 
-__all__ = [
-    "MAX_STATE_BYTES",
-    "MOST_RANGES",
-    "StatePart",
-    "check_same_run",
-    "packed_ranges",
-    "ranges_fit",
-    "reading_state",
-    "unpacked_ranges",
-]
-
 
 @dataclass(frozen=True)
 class StatePart:

@@ -13,13 +13,6 @@ import numpy.typing as npt
 
 from pagefeed.core._base import Int64Array, UInt32Array
 
-__all__ = [
-    "Bundles",
-    "are_bundles",
-    "bundle_keys",
-    "page_numbers",
-]
-
 _FIRST_KEY = 1 << 62
 
 

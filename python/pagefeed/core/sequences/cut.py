@@ -11,8 +11,6 @@ from pagefeed.core.dataset import Spans
 from pagefeed.core.sequences.sequence_index import SequenceIndex
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["Cut", "Delivers", "Join", "TokenCut", "check_sequences"]
-
 Join: TypeAlias = Literal["dataset", "file"]
 """Whether sequences continue from file to file, or end with each file."""
 JOINS = ("dataset", "file")

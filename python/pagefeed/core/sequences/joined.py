@@ -16,8 +16,6 @@ from pagefeed.core.sequences.sequence_index import (
     SequenceLayout,
 )
 
-__all__ = ["AnyIndex", "DocumentsOf", "JoinedIndex"]
-
 
 class DocumentsOf(NamedTuple):
     """Documents of some sequences, in order; arrays of [documents]."""

@@ -11,14 +11,6 @@ import numpy.typing as npt
 from pagefeed.core._base import ArrayWriter, CheckedArray, Int64Array, Work, logger
 from pagefeed.core.dataset import Spans, derived_arrays, derived_key, lengths_of_rows
 
-__all__ = [
-    "SPANS_AT_ONCE",
-    "document_lengths",
-    "stored_counts",
-    "stored_numbers",
-    "sums_of_rows",
-]
-
 VERSION = 1
 """Version of stored numbers of sequences."""
 COUNTS_VERSION = 2

@@ -22,8 +22,6 @@ from pagefeed.core.sequences.cut import Join
 from pagefeed.core.sequences.kept_numbers import sums_of_rows
 from pagefeed.core.sequences.sequence_index import Blocks, ExplicitBlocks
 
-__all__ = ["Lines", "PackedRuns", "block_starts"]
-
 
 class Lines:
     """Numbers the tokens of all rows and their separators.

@@ -34,8 +34,6 @@ from pagefeed.core.sequences.sequence_index import (
 )
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["Packed", "PackedIndex", "PackedRows", "pack_lengths"]
-
 BLOCK_SEQUENCES = 200
 """Sequences' worth of tokens in a block, at least, if there are as many.
 

@@ -22,15 +22,6 @@ from pagefeed.core.dataset import BlockKind, Erased, Spans
 from pagefeed.core.sequences.bundles import Bundles, are_bundles
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = [
-    "DocumentParts",
-    "Segments",
-    "SequenceIndex",
-    "SequenceLayout",
-    "SpanIndex",
-    "with_erased",
-]
-
 
 class Blocks(Protocol):
     """Sequences 0 to num_sequences - 1 in file order, cut into consecutive blocks.

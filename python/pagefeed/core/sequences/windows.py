@@ -28,8 +28,6 @@ from pagefeed.core.sequences.sequence_index import (
 )
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["WindowIndex", "Windows"]
-
 
 @dataclass(frozen=True, repr=False)
 class Windows(TokenCut):

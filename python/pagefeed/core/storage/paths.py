@@ -17,26 +17,6 @@ from pagefeed.errors import (
     UnsupportedError,
 )
 
-__all__ = [
-    "MANIFEST",
-    "PARQUET",
-    "SHARED_INDEX",
-    "UNFINISHED",
-    "PathLike",
-    "Paths",
-    "advice_on_format",
-    "check_files_given",
-    "check_finished",
-    "expanded",
-    "is_hidden",
-    "is_url",
-    "local_path",
-    "nothing_listed",
-    "plain_path",
-    "plain_paths",
-    "tell_of_index",
-]
-
 
 def is_url(path: str) -> bool:
     """Whether a path is a URL.

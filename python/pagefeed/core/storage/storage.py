@@ -24,8 +24,6 @@ from pagefeed.core.storage.paths import (
 from pagefeed.core.wiring import provided
 from pagefeed.errors import FileAccessError, MissingFileError, StaleFileError
 
-__all__ = ["Located", "RangeFile", "Storage", "located", "located_exactly", "names_in"]
-
 
 class Storage:
     """Files of this machine: listed, identified by versions, read by ranges of bytes.

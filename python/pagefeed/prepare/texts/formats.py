@@ -28,16 +28,6 @@ from pagefeed.prepare.texts.streams import Reader
 from pagefeed.prepare.texts.tables import ArrowFile, Csv, without_leftovers
 from pagefeed.remote import OutputFolder, StorageOptions, options_of
 
-__all__ = [
-    "FORMATS",
-    "Format",
-    "Inputs",
-    "find_inputs",
-    "ranges_of",
-    "read_range",
-    "types_of",
-]
-
 Format = Literal["jsonl", "csv", "parquet", "arrow", "text", "lines"]
 _READERS: Mapping[str, Reader] = {
     "jsonl": JsonLines(),

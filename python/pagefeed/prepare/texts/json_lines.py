@@ -18,8 +18,6 @@ from pagefeed.prepare.texts.records import (
 )
 from pagefeed.prepare.texts.streams import line_blocks, opened, with_compressed
 
-__all__ = ["JsonLines"]
-
 SEEN_BYTES = 1 << 20
 """Bytes at the begin of a file that decide on the types of columns."""
 BLOCK_BYTES = 1 << 20

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.prepare.texts.records import Batch, Rejected, Wanted, arrow, shown
 
-__all__ = ["Sample", "batch_of", "fitting"]
-
 MOST_SHOWN = 40
 """Most characters of a value that an error shows."""
 

@@ -30,8 +30,6 @@ from pagefeed.prepare.texts.streams import (
     with_compressed,
 )
 
-__all__ = ["LineReader", "PlainText", "TextLines", "num_ends"]
-
 _COUNTED_BYTES = 8 << 20
 
 

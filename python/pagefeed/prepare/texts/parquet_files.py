@@ -22,8 +22,6 @@ from pagefeed.prepare.texts.streams import Reader, opened
 from pagefeed.prepare.texts.tables import check_columns_of
 from pagefeed.selection import check_years, int96_columns, is_coarse
 
-__all__ = ["ParquetReader"]
-
 READ_BYTES = 2 << 20
 """Bytes of rows that pyarrow reads at once; both fewer and more are slower."""
 TEXT_BYTES = 128

@@ -10,19 +10,6 @@ from typing import Any, NamedTuple
 from pagefeed.core._base import format_bytes, require
 from pagefeed.errors import CorruptFileError, FileAccessError, PagefeedError
 
-__all__ = [
-    "RECORD_BYTES",
-    "Batch",
-    "FileRange",
-    "Rejected",
-    "Wanted",
-    "arrow",
-    "rejection",
-    "shown",
-    "too_long",
-    "translated",
-]
-
 MOST_SHOWN = 16
 """Most names of columns that an error lists."""
 RECORD_BYTES = 64 << 20

@@ -9,16 +9,6 @@ from typing import Any, ClassVar
 from pagefeed.core.storage import Storage
 from pagefeed.prepare.texts.records import Batch, FileRange, Wanted, arrow
 
-__all__ = [
-    "COMPRESSED",
-    "Reader",
-    "codec_of",
-    "line_blocks",
-    "opened",
-    "read_some",
-    "with_compressed",
-]
-
 COMPRESSED = (".gz", ".zst", ".zstd")
 """Suffixes of files that are decompressed as they are read."""
 COMPRESSION = 4

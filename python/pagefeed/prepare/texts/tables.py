@@ -28,8 +28,6 @@ from pagefeed.prepare.texts.records import (
 )
 from pagefeed.prepare.texts.streams import Reader, opened, with_compressed
 
-__all__ = ["ArrowFile", "Csv", "check_columns_of", "without_leftovers"]
-
 _ARROW_MAGIC = b"ARROW1"
 SEEN_BYTES = 1 << 20
 

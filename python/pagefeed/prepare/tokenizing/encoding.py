@@ -16,8 +16,6 @@ from pagefeed.prepare.texts import Batch, Rejected, arrow, fitting, too_long
 from pagefeed.prepare.tokenizing.job import Job
 from pagefeed.tokenizer import IGNORED, LABELS, Rows, Tokenizer
 
-__all__ = ["Encoded", "encode", "shard_schema"]
-
 Reject = Callable[[int, str], None]
 """Rejects a row of a batch: its number, and why."""
 

@@ -32,8 +32,6 @@ from pagefeed.prepare.tokenizing.job import Job
 from pagefeed.remote import OutputFolder
 from pagefeed.tokenizer import check_learned
 
-__all__ = ["JobFolder", "ShardRecord", "Tokenized", "reasons_of", "summary"]
-
 _REJECTED = "_rejected"
 _COUNTS = ("num_documents", "num_tokens", "num_rejected", "reasons", "num_learned")
 """Names of the counts that manifest and result share."""

@@ -13,8 +13,6 @@ from pagefeed.prepare.texts import FileRange, Inputs, Wanted, arrow, ranges_of, 
 from pagefeed.remote import OutputFolder
 from pagefeed.tokenizer import Rows, Tokenizer
 
-__all__ = ["Job", "Task", "make_wanted", "nested_text", "plan", "types_of_inputs"]
-
 VERSION = 7
 TEXT_PER_SHARD = 2
 """Bytes of text for a byte of a shard, so that a task has about one shard."""

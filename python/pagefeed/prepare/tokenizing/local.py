@@ -13,8 +13,6 @@ from pagefeed.errors import FileAccessError
 from pagefeed.prepare.tokenizing.job import Job
 from pagefeed.prepare.tokenizing.task import run_task, tasks_left
 
-__all__ = ["InputWork", "run_locally", "with_retries"]
-
 SECONDS_BETWEEN = 0.1
 
 

@@ -14,8 +14,6 @@ from pagefeed.prepare.tokenizing.local import InputWork, with_retries
 from pagefeed.prepare.tokenizing.task import run_task, tasks_left
 from pagefeed.remote import on_ray
 
-__all__ = ["run_on_ray"]
-
 
 def run_on_ray(job: Job, num_threads: int, retries: int) -> None:
     """Run all unfinished tasks on a Ray cluster, each on one CPU.

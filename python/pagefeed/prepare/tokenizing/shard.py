@@ -19,8 +19,6 @@ from pagefeed.prepare.tokenizing.folder import (
 from pagefeed.prepare.tokenizing.job import Job
 from pagefeed.remote import FileWriter
 
-__all__ = ["Shard"]
-
 GROUP_BYTES = 64 << 20
 """Bytes of a row group before compression."""
 STORED_BYTES = 4

@@ -11,8 +11,6 @@ from pagefeed.prepare.tokenizing.folder import JobFolder
 from pagefeed.prepare.tokenizing.job import Job
 from pagefeed.prepare.tokenizing.shard import Shard
 
-__all__ = ["run_task", "tasks_left"]
-
 Advance = Callable[[int], object]
 """Called with the bytes of text since the last call."""
 Position = tuple[int, int]

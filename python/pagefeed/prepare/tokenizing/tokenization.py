@@ -38,8 +38,6 @@ from pagefeed.prepare.tokenizing.on_ray import run_on_ray
 from pagefeed.remote import StorageOptions, output_folder
 from pagefeed.tokenizer import TextOfRow, Tokenizer, row_encoder
 
-__all__ = ["tokenize"]
-
 BATCH_BYTES = 8 << 20
 LOCK = ".tokenize.lock"
 

@@ -13,8 +13,6 @@ from pagefeed.prepare.vocabulary.recipes import BYTES, library
 from pagefeed.prepare.vocabulary.segmentation import Join
 from pagefeed.tokenizer import Tokenizer
 
-__all__ = ["Appending", "appending_of", "merges_of"]
-
 MARGIN = 0.1
 """Score of a new Unigram piece, above that of the two pieces it joins."""
 

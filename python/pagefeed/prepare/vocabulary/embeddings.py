@@ -15,8 +15,6 @@ from pagefeed.prepare.vocabulary.appending import merges_of
 from pagefeed.prepare.vocabulary.recipes import library
 from pagefeed.tokenizer import Tokenizer
 
-__all__ = ["extend_embeddings", "pieces_of"]
-
 Rows = npt.NDArray[np.floating[Any]]
 
 NAMES = (

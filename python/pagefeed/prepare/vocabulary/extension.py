@@ -30,8 +30,6 @@ from pagefeed.prepare.vocabulary.training import (
 from pagefeed.remote import StorageOptions, checked_output
 from pagefeed.tokenizer import Tokenizer
 
-__all__ = ["ExtendedTokenizer", "NewToken", "extend_tokenizer"]
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewToken:

@@ -10,17 +10,6 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from pagefeed.core._base import require
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = [
-    "BYTES",
-    "SPECIAL_TOKENS",
-    "UNKNOWN",
-    "Kind",
-    "TrainingSettings",
-    "letters_of",
-    "library",
-    "train",
-]
-
 Kind: TypeAlias = Literal["bpe", "wordpiece", "unigram"]
 
 SPECIAL_TOKENS: dict[Kind, tuple[str, ...]] = {

@@ -27,18 +27,6 @@ from pagefeed.documents import Documents
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.parquet_files import ParquetDataset
 
-__all__ = [
-    "Mixing",
-    "SampledSource",
-    "TextDatasets",
-    "TextSample",
-    "amounts",
-    "drawn",
-    "sources_of",
-    "texts_of",
-    "up_to",
-]
-
 TextDatasets: TypeAlias = ParquetDataset | Mapping[str, ParquetDataset]
 """A dataset of texts, or several by their names."""
 Mixing: TypeAlias = Literal["page", "row"]

@@ -8,8 +8,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-__all__ = ["Join", "best_joins"]
-
 Pair: TypeAlias = tuple[str, str]
 
 

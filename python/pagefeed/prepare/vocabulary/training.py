@@ -28,15 +28,6 @@ from pagefeed.prepare.vocabulary.sampling import (
 from pagefeed.remote import StorageOptions, checked_output, output_file
 from pagefeed.tokenizer import Tokenizer, pattern_of
 
-__all__ = [
-    "TokenRate",
-    "TrainedTokenizer",
-    "rates_of",
-    "texts_held_out",
-    "train_tokenizer",
-    "write_text",
-]
-
 HELD_OUT_BYTES = 1 << 20
 """Bytes of held-out texts that are encoded for each source."""
 

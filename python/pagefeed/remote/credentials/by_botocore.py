@@ -12,8 +12,6 @@ from importlib.util import find_spec
 from pagefeed.errors import MissingDependencyError, UnavailableError
 from pagefeed.remote.credentials.keys import AccessKeys, Environment, broken
 
-__all__ = ["botocore_keys"]
-
 _PROGRAM = os.path.join(os.path.dirname(__file__), "program.py")
 _LIMIT = 60.0
 """Seconds for all that botocore asks: a program of a profile may ask a person."""

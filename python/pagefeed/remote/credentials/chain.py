@@ -15,8 +15,6 @@ from pagefeed.remote.credentials.profiles import (
     read_profile,
 )
 
-__all__ = ["environment", "find_keys"]
-
 _KEY_NAMES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _OTHER_SOURCES = ("AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN")
 _ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT")

@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from pagefeed.errors import AccessDeniedError
 
-__all__ = ["AccessKeys", "Environment", "KeyService", "broken"]
-
 Environment = Mapping[str, str]
 """Variables of the environment, and options in the form of variables."""
 

@@ -13,8 +13,6 @@ from configparser import RawConfigParser
 from pagefeed.errors import AccessDeniedError
 from pagefeed.remote.credentials.keys import Environment, broken
 
-__all__ = ["needs_botocore", "profile_name", "profile_settings", "read_profile"]
-
 _KEYS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 _WAYS = ("role_arn", "credential_process", "login_session")
 

@@ -15,8 +15,6 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports.forecasts import forecast
 from pagefeed.reports.soundness import Damage, sound_batches
 
-__all__ = ["ShuffleCost", "shuffle_costs"]
-
 SHUFFLES: tuple[ShuffleBlock | None, ...] = ("page", "row_group", "row", "buffer", None)
 MEASURED_SECONDS = 0.5
 MEASURED_BATCHES = 256

@@ -14,8 +14,6 @@ from pagefeed.core.dataset import PageIndex
 from pagefeed.reports.sampling import evenly
 from pagefeed.reports.soundness import UNREADABLE
 
-__all__ = ["NO_CHECKSUMS", "ColumnFacts", "FileFacts", "checksum_share", "file_facts"]
-
 MOST_FOOTERS = 512
 MOST_HEADERS = 64
 NO_CHECKSUMS = (

@@ -23,8 +23,6 @@ from pagefeed.reports.inspection.lengths import DocumentLengths, measure_lengths
 from pagefeed.reports.sampling import evenly
 from pagefeed.reports.soundness import Damage
 
-__all__ = ["Inspection", "PageSizes", "inspect"]
-
 MOST_PAGES = 4096
 LARGE_PAGE = 8 << 20
 NOTABLE_READS = 1.5

@@ -13,8 +13,6 @@ from pagefeed.errors import MissingDependencyError, UnsupportedError
 from pagefeed.reports.sampling import evenly
 from pagefeed.reports.soundness import UNREADABLE, Damage, damage_of
 
-__all__ = ["DocumentLengths", "measure_lengths"]
-
 MOST_SPANS = 512
 QUANTILES = (0.0, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 

@@ -6,8 +6,6 @@ import html
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["bars", "lines", "stacked"]
-
 WIDTH, HEIGHT = 720, 260
 LEFT, RIGHT, TOP, BOTTOM = 78, 12, 14, 54
 INNER_WIDTH, INNER_HEIGHT = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM

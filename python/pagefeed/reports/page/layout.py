@@ -7,8 +7,6 @@ from collections.abc import Iterable
 
 from pagefeed.core._base import html_table
 
-__all__ = ["page_of", "section", "table"]
-
 STYLE = """
 :root { color-scheme: light; --page: #fff; --ink: #1a202c; --faint: #4a5568;
   --line: #cbd5e0; --strong: #a0aec0; --bad: #9b2c2c; }

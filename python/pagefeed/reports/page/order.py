@@ -12,8 +12,6 @@ from pagefeed.core.loader import Loader
 from pagefeed.core.sequences import JoinedIndex, PackedRuns
 from pagefeed.reports.sampling import evenly
 
-__all__ = ["order_counts"]
-
 COLUMNS, MOST_ROWS = 240, 96
 MOST_STEPS = 4096
 MEAN_COUNT = 4

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pagefeed.core.loader import Loader
 from pagefeed.reports.forecasts import Forecast
 
-__all__ = ["verdict"]
-
 MOST_EXCESS = 0.05
 """Share of pairs of a batch that may be of one page or file beyond a random order."""
 

@@ -33,8 +33,6 @@ from pagefeed.reports.tables import (
 )
 from pagefeed.reports.weights import mixture_shares
 
-__all__ = ["heat_map", "png", "report"]
-
 
 def png(pixels: npt.NDArray[np.uint8]) -> bytes:
     """Return an image of shades of grey.

@@ -21,20 +21,6 @@ from pagefeed.reports.sampling import plan_digest, sequences_of_step
 from pagefeed.reports.smoke_test.observation import Arrays, Observation
 from pagefeed.tokenizer import IGNORED
 
-__all__ = [
-    "Check",
-    "check_batches",
-    "check_checksums",
-    "check_ids",
-    "check_labels",
-    "check_learning",
-    "check_memory",
-    "check_numbers",
-    "check_tokenizer",
-    "compare_ranks",
-    "pair_of",
-]
-
 OFFSETS = (-2, -1, 0, 1, 2, 3)
 SAME_SHARE = 0.99
 LEARNED_SHARE = 0.03

@@ -12,8 +12,6 @@ import numpy.typing as npt
 from pagefeed.core._base import Work, require
 from pagefeed.tokenizer import IGNORED
 
-__all__ = ["learn"]
-
 UPDATES = 32
 MOST_LOGITS = 1 << 21
 """Logits of an update at most: fewer tokens of a batch for a large vocabulary."""

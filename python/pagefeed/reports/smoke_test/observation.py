@@ -17,8 +17,6 @@ from pagefeed.core.batches import Batch
 from pagefeed.core.loader import Loader
 from pagefeed.reports.soundness import Damage, sound_batches
 
-__all__ = ["Observation", "arrays_of", "observe"]
-
 KEPT_BATCHES = 8
 
 Arrays = dict[str, npt.NDArray[Any]]

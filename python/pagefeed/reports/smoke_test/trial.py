@@ -34,8 +34,6 @@ from pagefeed.reports.smoke_test.learning import learn
 from pagefeed.reports.smoke_test.observation import Observation, observe
 from pagefeed.reports.soundness import Damage
 
-__all__ = ["Smoke", "smoke"]
-
 MOST_RANKS = 4
 RATE_SECONDS = 0.5
 
