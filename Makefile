@@ -42,7 +42,7 @@ BENCHMARKS_VENV := $(VENV)/benchmarks
 HAVE_BENCHMARKS := $(BENCHMARKS_VENV).stamp
 DOCS_VENV := .venv/docs
 HAVE_DOCS := $(DOCS_VENV)/docs.stamp
-CRATES := Cargo.toml Cargo.lock $(shell find crates -type f)
+CRATES := Cargo.toml Cargo.lock rust-toolchain.toml $(shell find crates -type f)
 
 TEST_RUST := cargo test --quiet --locked --package pagefeed-core --package pagefeed-remote \
 	--package pagefeed-tokenizer --lib --tests

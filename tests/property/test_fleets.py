@@ -14,23 +14,25 @@ from pagefeed.elastic import Fleet, FleetRoute
 from pagefeed.elastic.dealing import rows_of_ranks, share_of_rank, share_size
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_shares_are_a_step_and_differ_by_a_row(seed):
-    draw = random.Random(seed)
-    size, num_lanes = draw.randint(1, 300), draw.choice([1, 2, 7, 16, 24, 48, 240])
-    world_size = draw.randint(1, min(size, 64))
-    settings = size, num_lanes, draw.randrange(num_lanes)
-    shares = [
-        share_of_rank(*settings, rank, world_size).tolist()
-        for rank in range(world_size)
-    ]
-    assert sorted(row for share in shares for row in share) == [*range(size)]
-    lengths = [len(share) for share in shares]
-    assert lengths == [share_size(size, rank, world_size) for rank in range(world_size)]
-    assert max(lengths) - min(lengths) <= 1
-    rows, ranks = rows_of_ranks(*settings, world_size)
-    for place in range(size):
-        assert shares[ranks[place]][rows[place]] == place
+def test_shares_are_a_step_and_differ_by_a_row():
+    for seed in range(40):
+        draw = random.Random(seed)
+        size, num_lanes = draw.randint(1, 300), draw.choice([1, 2, 7, 16, 24, 48, 240])
+        world_size = draw.randint(1, min(size, 64))
+        settings = size, num_lanes, draw.randrange(num_lanes)
+        shares = [
+            share_of_rank(*settings, rank, world_size).tolist()
+            for rank in range(world_size)
+        ]
+        assert sorted(row for share in shares for row in share) == [*range(size)]
+        lengths = [len(share) for share in shares]
+        assert lengths == [
+            share_size(size, rank, world_size) for rank in range(world_size)
+        ]
+        assert max(lengths) - min(lengths) <= 1
+        rows, ranks = rows_of_ranks(*settings, world_size)
+        for place in range(size):
+            assert shares[ranks[place]][rows[place]] == place
 
 
 def lanes_of_ranks(size: int, world_size: int, num_lanes: int = 48) -> float:
@@ -79,56 +81,66 @@ def route(draw: random.Random, **options: Any) -> FleetRoute:
     )
 
 
-@pytest.mark.parametrize("seed", range(100))
-def test_steps_are_the_positions_in_order(seed):
-    draw = random.Random(seed)
-    world_size = draw.randint(1, 5)
-    routes = [
-        route(random.Random(seed), rank=rank, world_size=world_size)
-        for rank in range(world_size)
-    ]
-    one = routes[0]
-    skipped = {at for begin, end in one.skipped for at in range(begin, end)}
-    left = [at for at in range(one.start, one.end or 0) if at not in skipped]
-    for index in range(one.num_steps or 0):
-        size = one.fleet.size_of(one.number_of(StepIndex(index)))
-        step, left = left[:size], left[size:]
-        parts = [each.positions(index, 1).tolist() for each in routes]
-        assert [len(part) for part in parts] == [each.rows(index) for each in routes]
-        found = [at for part in parts for at in part if at != NO_POSITION]
-        assert sorted(found) == step
-        assert one.position_after(index) == step[0]
-        for rank, (each, part) in enumerate(zip(routes, parts, strict=True)):
-            real = [at for at in part if at != NO_POSITION]
-            assert each.weight(StepIndex(index)) == len(real) * world_size / len(step)
-            for slot in one.slots(np.array(real, dtype=np.int64)):
-                assert slot[:2] == (one.number_of(StepIndex(index)), rank)
-                assert part[slot.row] in real
-            line = each.progression(index, 1)
-            assert line is None or [*line] == part
-    assert len(left) < one.fleet.size_of(one.number_of(StepIndex(one.num_steps or 0)))
-    assert one.drop_last or not left
-    joined = [each.positions(0, one.num_steps or 0).tolist() for each in routes]
-    single = [
-        [at for index in range(one.num_steps or 0) for at in each.positions(index, 1)]
-        for each in routes
-    ]
-    assert joined == single
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_workers_take_the_steps_in_turn(seed):
-    one = route(random.Random(seed), rank=0, world_size=2)
-    for worker in range(3):
-        mine = route(
-            random.Random(seed), rank=0, world_size=2, worker=worker, num_workers=3
+def test_steps_are_the_positions_in_order():
+    for seed in range(100):
+        draw = random.Random(seed)
+        world_size = draw.randint(1, 5)
+        routes = [
+            route(random.Random(seed), rank=rank, world_size=world_size)
+            for rank in range(world_size)
+        ]
+        one = routes[0]
+        skipped = {at for begin, end in one.skipped for at in range(begin, end)}
+        left = [at for at in range(one.start, one.end or 0) if at not in skipped]
+        for index in range(one.num_steps or 0):
+            size = one.fleet.size_of(one.number_of(StepIndex(index)))
+            step, left = left[:size], left[size:]
+            parts = [each.positions(index, 1).tolist() for each in routes]
+            assert [len(part) for part in parts] == [
+                each.rows(index) for each in routes
+            ]
+            found = [at for part in parts for at in part if at != NO_POSITION]
+            assert sorted(found) == step
+            assert one.position_after(index) == step[0]
+            for rank, (each, part) in enumerate(zip(routes, parts, strict=True)):
+                real = [at for at in part if at != NO_POSITION]
+                assert each.weight(StepIndex(index)) == len(real) * world_size / len(
+                    step
+                )
+                for slot in one.slots(np.array(real, dtype=np.int64)):
+                    assert slot[:2] == (one.number_of(StepIndex(index)), rank)
+                    assert part[slot.row] in real
+                line = each.progression(index, 1)
+                assert line is None or [*line] == part
+        assert len(left) < one.fleet.size_of(
+            one.number_of(StepIndex(one.num_steps or 0))
         )
-        count = mine.num_taken_here or 0
-        for index in range(count):
-            whole = one.positions(worker + 3 * index, 1).tolist()
-            assert mine.positions(index, 1).tolist() == whole
-        parts = [mine.positions(index, 1) for index in range(count)]
-        assert mine.positions(0, count).tolist() == [at for p in parts for at in p]
+        assert one.drop_last or not left
+        joined = [each.positions(0, one.num_steps or 0).tolist() for each in routes]
+        single = [
+            [
+                at
+                for index in range(one.num_steps or 0)
+                for at in each.positions(index, 1)
+            ]
+            for each in routes
+        ]
+        assert joined == single
+
+
+def test_workers_take_the_steps_in_turn():
+    for seed in range(20):
+        one = route(random.Random(seed), rank=0, world_size=2)
+        for worker in range(3):
+            mine = route(
+                random.Random(seed), rank=0, world_size=2, worker=worker, num_workers=3
+            )
+            count = mine.num_taken_here or 0
+            for index in range(count):
+                whole = one.positions(worker + 3 * index, 1).tolist()
+                assert mine.positions(index, 1).tolist() == whole
+            parts = [mine.positions(index, 1) for index in range(count)]
+            assert mine.positions(0, count).tolist() == [at for p in parts for at in p]
 
 
 @pytest.mark.parametrize("seed", range(0, 48, 8))
