@@ -99,6 +99,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--dearest", action="store_true", help=text)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no file that `make test` leaves out anyway."""
+    is_slow = os.path.relpath(collection_path, TESTS).startswith(SLOW)
+    return True if is_slow and config.option.markexpr == "not slow" else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
