@@ -245,11 +245,10 @@ VERBS = {
     ("tokenizer train", "--output"): [
         *("a.parquet", "--column", "text", "--vocab-size", "260")
     ],
-    ("trace", "--output"): [*RUN, "--steps", "0:1"],
 }
 
 
-LOCAL = ("check", "demo", "trace")
+LOCAL = ("check", "demo")
 """Verbs whose outputs are of this machine."""
 
 

@@ -163,14 +163,6 @@ def test_the_command_line_traces(folder, tmp_path, capsys):
     assert main([*run, "--rank", "1", "--state", str(state), "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["tokens"] for row in rows] == batches[6].tolist()
-    # And batches are written as they were.
-    output = tmp_path / "again"
-    steps = ["--steps", "5:8", "--output", str(output)]
-    assert main([*run, "--rank", "1", *steps]) == 0
-    files = sorted(output.iterdir())
-    assert len(files) == 3
-    for file, batch in zip(files, batches[5:8], strict=True):
-        assert (np.load(file)["input_ids"] == batch).all()
 
 
 def test_damage_is_told_and_the_rest_is_shown(tmp_path, capsys):
@@ -191,9 +183,6 @@ def test_damage_is_told_and_the_rest_is_shown(tmp_path, capsys):
     assert [bool(row["damage"]) for row in rows].count(False) > 0
     assert rows[slot["row"]]["damage"]["page"] == where.page
     assert "DAMAGED: ChecksumError" in err
-    steps = [*run, "--steps", f"{slot['step']}:{slot['step'] + 2}"]
-    assert main([*steps, "--output", str(tmp_path / "again"), "--json"]) == 1
-    assert json.loads(capsys.readouterr().out)["files"]
 
 
 @pytest.mark.parametrize(
@@ -201,8 +190,6 @@ def test_damage_is_told_and_the_rest_is_shown(tmp_path, capsys):
     [
         ([], "give one of"),
         (["--step", "1", "--document", "a:1"], "give one of"),
-        (["--steps", "1:2"], "goes with --output"),
-        (["--steps", "1", "--output", "x"], "FIRST:END"),
         (["--document", "part"], "FILE:ROW"),
         (["--state", "nothing.json"], "no JSON file"),
         (["--step", "1000000"], "not in this iteration"),

@@ -72,7 +72,6 @@ def output_commands(data, file):
     return {
         "demo --data": ["demo", "--data", file],
         "demo --folder": ["demo", "--folder", file],
-        "trace": ["trace", *run, "--steps", "0:2", "--output", file],
         "check": ["check", *run, "--ranks", "0:1", "--facts", facts],
         "report": ["report", *run, "--output", f"{file}/page.html"],
         "convert": ["convert", *run[:3], "--to", "stream", "--output", file],
