@@ -1,11 +1,10 @@
 """An index that is written once: no listing, no footers, the same dataset."""
 
+import hashlib
 import io
 import json
 import logging
 import pickle
-from random import Random
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +21,9 @@ from servers.web_servers import running
 
 CORPUS = "s3://corpus/web"
 INDEX = f"{CORPUS}/_pagefeed"
+KEY = "corpus/web/_pagefeed/tokens.pages.index"
 NUM_FILES = 40
+HEAD = 16 << 10
 
 
 def file_of(number, rows=6):
@@ -59,20 +60,20 @@ def batches(dataset):
 
 def test_it_is_the_dataset_without_a_listing_or_footers(store, tmp_path):
     done = written(store)
-    assert (done.num_files, done.num_read, done.num_packs) == (NUM_FILES, NUM_FILES, 1)
+    assert (done.num_files, done.num_read) == (NUM_FILES, NUM_FILES)
     direct = opened(store, index=None)
     expected = batches(direct)
     store.counts.clear()
     shared = opened(store, cache_dir=tmp_path)
     assert shared.index.fingerprint == direct.index.fingerprint == done.fingerprint
     assert shared.files == direct.files
-    assert store.counts == {"GET": 2}, "the manifest, and the pack"
+    assert store.counts == {"GET": 2}, "the head, and the index"
     assert np.array_equal(batches(shared), expected)
     store.counts.clear()
     for _ in range(3):
         again = opened(store, cache_dir=tmp_path)
         assert len(again.index) == len(direct.index)
-    assert store.counts == {"GET": 3}, "the manifest; the rest is kept on this machine"
+    assert store.counts == {"GET": 3}, "the head; the rest is kept on this machine"
     assert pickle.loads(pickle.dumps(again)).index.fingerprint == done.fingerprint
 
 
@@ -95,14 +96,12 @@ def test_only_new_and_changed_files_are_read(store):
     with pytest.raises(pf.errors.InvalidArgumentError, match="--shrink"):
         written(store)
     second = written(store, shrink=True)
-    assert (second.num_read, second.num_dropped, second.num_packs) == (2, 2, 2)
+    assert (second.num_read, second.num_dropped) == (2, 2)
     after, direct = opened(store), opened(store, index=None)
     assert after.index.fingerprint == direct.index.fingerprint
     assert np.array_equal(batches(after), batches(direct))
-    pinned = opened(store, index=first.pinned)
-    assert pinned.index.fingerprint == first.fingerprint
-    third = written(store)
-    assert (third.num_read, third.pinned) == (0, second.pinned), "nothing is new"
+    third, data = written(store), store.objects[KEY]
+    assert (third.num_read, store.objects[KEY]) == (0, data), "nothing is new"
 
 
 def test_a_first_read_proves_that_its_object_is_the_indexed_one(store):
@@ -119,61 +118,6 @@ def test_a_first_read_proves_that_its_object_is_the_indexed_one(store):
     assert store.counts == {"GET": 1}
     store.put(key, file_of(7))
     assert len(before.with_files([7]).index.read_page(0)) > 0
-
-
-def test_many_packs_are_joined_without_a_footer(store, monkeypatch):
-    monkeypatch.setattr(index_writing, "FILES_PER_GROUP", 8)
-    monkeypatch.setattr(index_writing, "MOST_PACKS", 3)
-    done = written(store)
-    assert done.num_packs == 1
-    packs = [key for key in store.objects if "/packs/" in key]
-    assert len(packs) == 1, "the packs of groups are removed"
-    for number in range(6):
-        store.put(f"corpus/web/9{number}.parquet", file_of(500 + number))
-        done = written(store)
-        assert done.num_read == 1
-        assert done.num_packs <= 3
-    direct = opened(store, index=None)
-    assert opened(store).index.fingerprint == direct.index.fingerprint
-
-
-def test_a_killed_job_goes_on(store, monkeypatch):
-    monkeypatch.setattr(index_writing, "FILES_PER_GROUP", 8)
-    real, groups = index_writing._Writing._save, list[str]()
-
-    def save(self, name, core, num_files):
-        if len(groups) == 3:
-            raise KeyboardInterrupt
-        groups.append(name)
-        real(self, name, core, num_files)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(index_writing._Writing, "_save", save)
-        with pytest.raises(KeyboardInterrupt):
-            written(store)
-    with pytest.raises(pf.errors.MissingFileError, match="does not exist: write the"):
-        opened(store)
-    store.counts.clear()
-    done = written(store)
-    # The footers of the last 16 files, the packs that were kept, and the manifest.
-    assert store.counts["GET"] <= 16 + 3 + 2
-    direct = opened(store, index=None)
-    assert done.fingerprint == direct.index.fingerprint
-
-
-def test_two_writers_do_not_mix(store, monkeypatch):
-    real, others = index_writing._Writing._tidy, list[bool]()
-
-    def tidy(self):
-        if not others:
-            others.append(True)
-            store.put("corpus/web/999.parquet", file_of(999))
-            written(store)  # The other, which comes first.
-        real(self)
-
-    monkeypatch.setattr(index_writing._Writing, "_tidy", tidy)
-    done = written(store)
-    assert done.num_files == NUM_FILES + 1, "the second looked again"
 
 
 def test_parts_of_the_dataset_are_parts_of_the_index(store):
@@ -226,87 +170,82 @@ def test_files_named_one_by_one_are_no_folder(store):
         opened(store)
 
 
-@pytest.mark.parametrize("page_index", [True, "row_group"])
-def test_a_pin_is_exactly_that_object_or_an_error(store, page_index):
-    first = written(store, page_index=page_index)
-    store.put("corpus/web/900.parquet", file_of(900))
-    second = written(store, page_index=page_index)
-    for done in (first, second):
-        found = opened(store, index=done.pinned, page_index=page_index)
-        assert found.index.fingerprint == done.fingerprint
-    latest = opened(store, index=second.path, page_index=page_index)
-    assert latest.index.fingerprint == second.fingerprint
-    folder, _, name = first.pinned.rpartition("/")
-    column, kind, digest, _ = name.split(".")
-    wrong = [
-        f"{column}.{kind}.{digest[:-1]}.json",
-        f"{column}.{kind}.{digest}.old.json",
-        f"{column}.{kind}{digest}.json",
-        f"{column}.{kind}.{digest.upper()}x.json",
-        f"other.{kind}.{digest}.json",
-        f"{column}.{'pages' if kind != 'pages' else 'headers'}.{digest}.json",
-        "manifest.json",
-    ]
-    for typo in wrong:
-        with pytest.raises(pf.errors.InvalidArgumentError, match="no manifest of"):
-            opened(store, index=f"{folder}/{typo}", page_index=page_index)
-    missing = f"{folder}/{column}.{kind}.{'0' * 16}.json"
-    with pytest.raises(pf.errors.MissingFileError, match="0000"):
-        opened(store, index=missing, page_index=page_index)
-    other: Any = "row_group" if page_index is True else True
-    with pytest.raises(pf.errors.InvalidArgumentError, match="page_index"):
-        opened(store, index=first.pinned, page_index=other)
-    key = first.pinned.removeprefix("s3://")
-    store.put(key, store.objects[second.pinned.removeprefix("s3://")])
-    with pytest.raises(pf.errors.CorruptFileError, match="has other contents"):
-        opened(store, index=first.pinned, page_index=page_index)
-
-
-@pytest.mark.parametrize("num_files", range(2, 20))
+@pytest.mark.parametrize("num_files", [2, 7, 19])
 def test_an_index_grows_by_any_number_of_files(store, num_files):
-    """Of one size and of several, with at most so many packs."""
     for key in [*store.objects]:
         del store.objects[key], store.tags[key]
     for number in range(num_files):
         store.put(f"corpus/web/{number:03}.parquet", file_of(number, rows=2))
         if number % (1 + num_files % 3) == 0:
-            done = written(store)
-            assert done.num_packs <= index_writing.MOST_PACKS
-    done = written(store)
+            written(store)
+    written(store)
     direct = opened(store, index=None)
     assert opened(store).index.fingerprint == direct.index.fingerprint
     assert opened(store).files == direct.files
 
 
-def hand_made(good, random):
-    """A manifest with some place in it replaced by something else."""
-    content = json.loads(good)
-    content.pop("version") if random.random() < 0.1 else None
-    values = [-1, 2**70, 1.5, "x", None, [], {}, True, [[0, 0, 99]], [[5, 0, 1]]]
-    values += [[[0, -1, 3]], [[0, 0]], [{"name": "a"}], "../x", 0]
-    place: Any = content
-    for _ in range(random.randrange(1, 4)):
-        keys = [*place] if isinstance(place, dict) else [*range(len(place))]
-        if not keys:
-            break
-        key = random.choice(keys)
-        if not isinstance(place[key], dict | list) or random.random() < 0.4:
-            place[key] = random.choice(values)
-            break
-        place = place[key]
-    return json.dumps(content).encode()
+def test_two_writers_do_not_mix(store, monkeypatch):
+    real, others = index_writing._brought_up_to_date, list[bool]()
+
+    def late(*args):
+        found = real(*args)
+        if not others:
+            others.append(True)
+            store.put("corpus/web/999.parquet", file_of(999))
+            written(store)  # The other, which comes first.
+        return found
+
+    monkeypatch.setattr(index_writing, "_brought_up_to_date", late)
+    done = written(store)
+    assert done.num_files == NUM_FILES + 1, "the second looked again"
 
 
-def test_hand_made_manifests_are_read_or_corrupt(store):
+def test_a_killed_writer_changes_nothing(store, monkeypatch):
+    first = written(store)
+    store.put("corpus/web/999.parquet", file_of(999))
+    with monkeypatch.context() as patch:
+        patch.setattr(index_writing, "packed_index", raise_interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            written(store)
+    assert opened(store).index.fingerprint == first.fingerprint
+
+
+def raise_interrupt(*_):
+    raise KeyboardInterrupt
+
+
+def head_and_body(data):
+    return json.loads(data[:HEAD]), data[HEAD:]
+
+
+def sealed(head, body):
+    """A file that is changed on purpose: its digest is right."""
+    digest = hashlib.blake2b(body, digest_size=16).hexdigest()
+    head |= {"digest": digest, "num_bytes": len(body)}
+    return json.dumps(head).encode().ljust(HEAD) + body
+
+
+WRONG = [-1, 2**70, 1.5, "x", None, [], {}, True, "../x", 0, [[0]], ["a", 1]]
+
+
+def test_a_head_made_by_hand_is_read_or_refused(store):
     """And each is replaced by the command that its error names."""
     done = written(store)
-    key = done.path.removeprefix("s3://")
-    good = store.objects[key]
-    cases = [hand_made(good, Random(seed)) for seed in range(400)]
-    cases += [b"", b"\xff", b"[" * 9999, good[:-40], b"[]", b"3", b'{"format": 1}']
+    good = store.objects[KEY]
+    head, body = head_and_body(good)
+    cases = [
+        json.dumps(head | {name: value}).encode().ljust(HEAD) + body
+        for name in head
+        for value in WRONG
+    ]
+    cases += [
+        json.dumps({n: v for n, v in head.items() if n != name}).encode() + body
+        for name in head
+    ]
+    cases += [b"", b"\xff", b"[" * 9999, good[:-40], good[: HEAD - 9], b"[]", b"3"]
     refused = []
     for case in cases:
-        store.put(key, case)
+        store.put(KEY, case)
         try:
             found = opened(store).index.fingerprint
         except (pf.errors.CorruptFileError, pf.errors.InvalidArgumentError) as error:
@@ -315,68 +254,70 @@ def test_hand_made_manifests_are_read_or_corrupt(store):
             assert found == done.fingerprint
     words = ("--force", "own name", "not within these")
     assert all(any(word in text for word in words) for text in refused)
-    assert len(refused) > 300
-    store.put(key, b"{}")
+    assert len(refused) > len(cases) - 40
     with pytest.raises(pf.errors.CorruptFileError, match="--force"):
         written(store)
     assert written(store, force=True).fingerprint == done.fingerprint
     assert opened(store).index.fingerprint == done.fingerprint
 
 
-@pytest.mark.parametrize("damage", ["half", "flipped", "gone", "empty", "longer"])
-def test_a_damaged_pack_is_told_at_once_and_replaced(store, damage):
+@pytest.mark.parametrize("damage", ["half", "flipped", "gone", "longer", "sealed"])
+def test_a_damaged_index_is_refused_at_once_and_replaced(store, damage):
     done = written(store)
-    [pack] = [key for key in store.objects if "/packs/" in key]
-    good = store.objects[pack]
+    good = store.objects[KEY]
+    head, body = head_and_body(good)
     held = {
-        "half": good[: len(good) // 2],
-        "flipped": good[:2000] + bytes([good[2000] ^ 1]) + good[2001:],
-        "empty": b"",
+        "half": good[: HEAD + len(body) // 2],
+        "flipped": good[:-2000] + bytes([good[-2000] ^ 1]) + good[-1999:],
         "longer": good + b"x",
+        "sealed": sealed(head, body[: len(body) // 2]),
     }
     if damage == "gone":
-        del store.objects[pack], store.tags[pack]
-    else:
-        store.put(pack, held[damage])
-    store.counts.clear()
-    if damage != "longer":  # What is behind the pack is not read.
-        with pytest.raises(pf.errors.CorruptFileError, match=r"packs/.*--force"):
+        del store.objects[KEY], store.tags[KEY]
+        with pytest.raises(pf.errors.MissingFileError, match="write the index of"):
             opened(store)
-        assert store.total <= 4, "it is not tried again"
-        store.put("corpus/web/777.parquet", file_of(777))
-        with pytest.raises(pf.errors.CorruptFileError, match=r"packs/.*--force"):
+    else:
+        store.put(KEY, held[damage])
+    store.counts.clear()
+    if damage in ("half", "flipped", "sealed"):
+        with pytest.raises(pf.errors.CorruptFileError, match=r"damaged.*--force"):
+            opened(store)
+        assert store.total <= 5, "it is not tried again"
+        with pytest.raises(pf.errors.CorruptFileError, match="--force"):
             written(store)
-        del store.objects["corpus/web/777.parquet"]
     assert written(store, force=True).fingerprint == done.fingerprint
     assert opened(store).index.fingerprint == done.fingerprint
 
 
-def test_force_collects_what_killed_writers_left(store):
+def test_the_index_of_other_files_is_refused(store):
+    """With right digests: the head says which files and rows it is of."""
     written(store)
-    left = [f"packs/{'0' * 32}.arrow", "packs/.x.arrow.upload"]
-    for name in left:
-        store.put(f"corpus/web/_pagefeed/{name}", b"left")
-    written(store, column="lang", page_index="row_group")
-    others = {key for key in store.objects if "/packs/" in key}
-    written(store, force=True)
-    after = {key for key in store.objects if "/packs/" in key}
-    assert others - after == {f"corpus/web/_pagefeed/{name}" for name in left}
-    shared = opened(store)
-    assert len(shared.files) == NUM_FILES
+    head, _ = head_and_body(store.objects[KEY])
+    store.put("corpus/web/999.parquet", file_of(999))
+    written(store)
+    _, other = head_and_body(store.objects[KEY])
+    store.put(KEY, sealed(head, other))
+    with pytest.raises(pf.errors.CorruptFileError, match="num_files is 41"):
+        opened(store)
 
 
-def test_damage_is_an_error(store):
+def test_an_index_is_named_by_its_folder(store):
     done = written(store)
-    [pack] = [key for key in store.objects if "/packs/" in key]
-    good = store.objects[pack]
-    store.put(pack, good[:2000] + bytes([good[2000] ^ 1]) + good[2001:])
-    with pytest.raises(pf.errors.CorruptFileError, match="packs/"):
-        opened(store)
-    store.put("corpus/web/_pagefeed/tokens.pages.json", b"{}")
-    with pytest.raises(pf.errors.CorruptFileError, match="no index of this release"):
-        opened(store)
-    store.put(pack, good)
-    assert opened(store, index=done.pinned).index.fingerprint == done.fingerprint
+    for name in (done.path, f"{INDEX}/tokens.pages.json"):
+        with pytest.raises(pf.errors.InvalidArgumentError, match="give the folder"):
+            opened(store, index=name)
+
+
+def test_files_of_a_server_are_read_by_its_storage(tmp_path):
+    """Also if the folder of the index is one of this machine."""
+    store = CountingStore()
+    with running(store):
+        for number in range(3):
+            store.put(f"corpus/web/{number}.parquet", file_of(number))
+        options = {"column": "tokens", "storage_options": store.options}
+        write_index(CORPUS, tmp_path, **options)
+        shared = pf.parquet(CORPUS, index=tmp_path, **options)
+        assert np.array_equal(batches(shared), batches(opened(store, index=None)))
 
 
 def test_an_index_that_is_not_given_is_told_of_once(store, caplog):

@@ -51,7 +51,7 @@ ARGUMENTS = {
     **group(PAGES),
     **parameters(PageIndex.build, "refresh"),
     "--output": arg(str, "write it for all nodes, to this folder or bucket"),
-    **parameters(write_index, "engine shrink force"),
+    **parameters(write_index, "shrink force"),
     "--check": arg(bool, "compare what --output names with a listing"),
 }
 

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 class StoredIndex(Protocol):
     """The index of a column that was written before."""
 
-    digest: str
-    """Digest that identifies this version of the index."""
+    @property
+    def digest(self) -> str:
+        """Digest that identifies this version of the index."""
 
     @property
     def core(self) -> _core.Index:

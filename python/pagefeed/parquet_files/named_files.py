@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Required, TypedDict, Unpack
 
 from pagefeed.aligned import AlignedColumnNames, parse_aligned
@@ -14,6 +13,7 @@ from pagefeed.core.storage import (
     PathLike,
     Paths,
     located,
+    located_exactly,
     plain_path,
     plain_paths,
 )
@@ -132,20 +132,20 @@ def _shared(
     """Open a shared index; return it with those of its files that paths mean."""
     from pagefeed.remote import SharedIndex, located_among, options_of, output_folder
 
-    location, pinned = plain_path(index, "index"), None
-    if location.endswith(".json"):
-        location, _, pinned = location.rpartition("/")
+    location = plain_path(index, "index")
+    if location.endswith((".json", ".index")):
+        raise InvalidArgumentError(
+            f"index={location} is a file: give the folder of the index, "
+            f"{location.rpartition('/')[0]}"
+        )
     folder = output_folder(location, options, "index")
-    cache = cache_folder(cache_dir)
-    shared = SharedIndex(folder, cache, folder.storage, pinned)
-    wanted = check_column(column, "column"), check_page_index(page_index)
-    shared.check_pinned(*wanted)
-    opened = shared.open(*wanted)
-    given, indexed = plain_paths(paths), opened.core.files
-    opened.manifest.check_roots(given, indexed, folder.path)
-    options = options_of([*given, *indexed[:1]], options, location)
-    files = located_among(given, indexed, options)
-    return replace(shared, storage=files.storage), files
+    given = plain_paths(paths)
+    storage = located_exactly(given, options_of(given, options, location)).storage
+    shared = SharedIndex(folder, cache_folder(cache_dir), storage)
+    opened = shared.open(check_column(column, "column"), check_page_index(page_index))
+    indexed = opened.core.files
+    opened.head.check_roots(given, indexed, folder.path)
+    return shared, located_among(given, indexed, storage)
 
 
 class Columns(TypedDict, total=False):

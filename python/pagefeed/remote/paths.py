@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from pagefeed.core.storage import (
@@ -13,7 +13,6 @@ from pagefeed.core.storage import (
     Storage,
     check_files_given,
     is_url,
-    located_exactly,
     plain_paths,
 )
 from pagefeed.errors import MissingFileError
@@ -50,9 +49,7 @@ def _expression(token: str) -> str:
 _MAGIC = re.compile(r"[*?[]")
 
 
-def located_among(
-    paths: Paths, files: Sequence[str], options: Mapping[str, object] | None = None
-) -> Located:
+def located_among(paths: Paths, files: Sequence[str], storage: Storage) -> Located:
     """Resolve paths, URLs, folders and patterns among known files, without listing.
 
     Raises:
@@ -60,7 +57,6 @@ def located_among(
         InvalidArgumentError: As :func:`located`.
     """
     given = plain_paths(paths)
-    storage = located_exactly([*given, *files[:1]], options).storage
     matched = check_files_given(given, lambda path: _among(path, storage, files))
     return Located(storage, tuple(matched))
 

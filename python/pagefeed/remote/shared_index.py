@@ -1,35 +1,161 @@
-"""An index that all nodes share: read from a folder or bucket, without a listing.
+"""An index that all nodes share: one file for a column, read without a listing.
 
-The folder holds *packs*, each the index of some files (the same file that a cache
-folder has), and a *manifest* for each column: which files of which packs make up the
-dataset, in order. Packs are named by their contents and never change. So a removed file
-changes only the manifest, and an added file changes the manifest and adds a pack. The
-manifest is replaced by a conditional write, after a copy with its digest in its name.
+The file has a head, padded to a fixed size, with what the index is of, and then the
+index as a cache folder has it. A reader gets both by two requests, or the head alone if
+this machine has the index. A writer replaces the file by one conditional write.
 """
 
 from __future__ import annotations
 
-import re
+import hashlib
+import json
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
+
+import numpy as np
 
 from pagefeed import _core
-from pagefeed.core._base import in_order, lazy, logger, warn_of_folder
+from pagefeed.core._base import lazy, logger
 from pagefeed.core.dataset import kept_index
-from pagefeed.core.storage import Storage
+from pagefeed.core.storage import Paths, Storage
 from pagefeed.errors import (
     CorruptFileError,
     InvalidArgumentError,
     MissingFileError,
     StaleFileError,
 )
-from pagefeed.remote.index_manifest import Manifest, Pack, digest_of, manifest_name
 from pagefeed.remote.outputs import OutputFolder
+from pagefeed.remote.paths import matches, roots_of
 
+_FORMAT = "pagefeed shared index"
+_VERSION = 3
+_KINDS = {"True": "pages", "False": "headers", "row_group": "row_groups"}
+_HEAD_BYTES = 16 << 10
 _READ_BYTES = 64 << 20
+_MOST = 1 << 62
+_AGAIN = "write it again with `pagefeed index --output ... --force`"
+
+
+def index_name(column: str, page_index: object) -> str:
+    """Return the name of the file with the index of a column.
+
+    Example:
+        >>> index_name("doc.tokens", True)
+        'doc.tokens.pages.index'
+    """
+    return f"{quote(column, safe='')}.{_KINDS[str(page_index)]}.index"
+
+
+def _expect(is_so: object, problem: str) -> None:
+    if not is_so:
+        raise ValueError(problem)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Head:
+    """What the index in a file is of."""
+
+    paths: tuple[str, ...]
+    """Paths of the dataset, as the user named them."""
+    column: str
+    page_index: str
+    written: str
+    """When, in UTC."""
+    num_files: int
+    num_rows: int
+    num_values: int
+    fingerprint: str
+    """Fingerprint of the index."""
+    digest: str
+    """Digest of the bytes after the head."""
+    num_bytes: int
+    """Number of these bytes."""
+
+    @property
+    def shown(self) -> str:
+        """Paths of the dataset, for messages."""
+        return ", ".join(self.paths) or "named one by one"
+
+    def to_bytes(self) -> bytes:
+        """Return it as a file begins with it.
+
+        Raises:
+            InvalidArgumentError: If there are too many paths.
+        """
+        content = {"format": _FORMAT, "version": _VERSION} | asdict(self)
+        data = json.dumps(content).encode() + b"\n"
+        if len(data) > _HEAD_BYTES:
+            raise InvalidArgumentError(
+                f"{len(self.paths)} paths take {len(data)} bytes, and an index has "
+                f"{_HEAD_BYTES} for them: name folders, or a pattern"
+            )
+        return data.ljust(_HEAD_BYTES)
+
+    @classmethod
+    def of(cls, data: bytes, path: str) -> Head:
+        """Read what a file begins with.
+
+        Raises:
+            CorruptFileError: If it is something else, or has another version.
+        """
+        try:
+            content: dict[str, Any] = json.loads(data)
+            about = content.pop("format"), content.pop("version")
+            _expect(about == (_FORMAT, _VERSION), f"{about}, not {_FORMAT, _VERSION}")
+            paths, content["paths"] = content["paths"], ()
+            head = cls(**content)
+            for each in fields(cls)[1:]:
+                value = getattr(head, each.name)
+                is_kind = type(value).__name__ == each.type
+                _expect(is_kind, f"{each.name}={value!r:.40} is no {each.type}")
+                if isinstance(value, int):
+                    _expect(0 <= value < _MOST, f"{each.name}={value!r:.40}")
+            is_list = isinstance(paths, list) and {*map(type, paths)} <= {str}
+            _expect(is_list, f"paths={paths!r:.40}")
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as why:
+            raise CorruptFileError(
+                f"{path} is no index of this release: {why}; {_AGAIN}"
+            ).at(file=path) from why
+        return replace(head, paths=tuple(paths))
+
+    def check_roots(
+        self, paths: Paths, files: Sequence[str], path_of_index: str
+    ) -> None:
+        """Check that the index covers all paths.
+
+        Raises:
+            InvalidArgumentError: If a path lies outside of what was indexed.
+        """
+        indexed = {*files}
+        for path in roots_of(paths):
+            is_within = any(
+                f"{path}/".startswith(f"{root}/") or matches(path, root)
+                for root in self.paths
+            )
+            if not is_within and path not in indexed:
+                raise InvalidArgumentError(
+                    f"index={path_of_index} has {self.num_files} files ({self.shown}), "
+                    f"and {path.partition('?')[0]} is not within these: name them, or "
+                    "write the index of all that you name"
+                )
+
+
+def packed_index(core: _core.Index, head: Callable[[str, int], Head]) -> bytes:
+    """Return an index as a file for all nodes has it.
+
+    Args:
+        core: The index.
+        head: Returns the head, by digest and size of what follows it.
+    """
+    with tempfile.TemporaryDirectory(prefix="pagefeed-") as folder:
+        core.save(Path(folder) / "index")
+        body = (Path(folder) / "index").read_bytes()
+    digest = hashlib.blake2b(body, digest_size=16).hexdigest()
+    return head(digest, len(body)).to_bytes() + body
 
 
 @dataclass(frozen=True)
@@ -37,24 +163,22 @@ class SharedIndex:
     """The indexes in a folder, by column. Each is opened once.
 
     Args:
-        folder: Folder of manifests and packs.
-        cache_dir: Local folder for the joined indexes, which processes map; None keeps
-            them in memory.
+        folder: The folder.
+        cache_dir: Local folder for the indexes, which processes map; None keeps them in
+            memory.
         storage: Storage of the data files.
     """
 
     folder: OutputFolder
     cache_dir: str | None
     storage: Storage
-    pinned: str | None = None
-    """Name of a manifest of one column, to use instead of the latest one."""
     _opened: dict[str, ColumnIndex | None] = field(
-        default_factory=dict, compare=False, repr=False
+        default_factory=dict, init=False, compare=False, repr=False
     )
 
     def __reduce__(self) -> tuple[Callable[..., SharedIndex], tuple[Any, ...]]:
         """Pickle without open indexes."""
-        return SharedIndex, (self.folder, self.cache_dir, self.storage, self.pinned)
+        return SharedIndex, (self.folder, self.cache_dir, self.storage)
 
     @property
     def path(self) -> str:
@@ -62,63 +186,33 @@ class SharedIndex:
         return self.folder.path
 
     def find(self, column: str, page_index: object) -> ColumnIndex | None:
-        """Return the manifest and index of a column in the folder.
-
-        None if there is none.
+        """Return the index of a column in the folder; None if there is none.
 
         Raises:
-            CorruptFileError: If its manifest is damaged.
+            CorruptFileError: If it is damaged, or is the index of something else.
         """
-        name = manifest_name(column, page_index)
-        if name not in self._opened:
-            name_there = self._name_there(name)
-            data = self.folder.read(name_there)
+        name = index_name(column, page_index)
+        if name in self._opened:
+            return self._opened[name]
+        path = self.folder.path_of(name)
+        try:
+            data = self._read(name, 0, _HEAD_BYTES)
+        except MissingFileError:
             self._opened[name] = None
-            if data is not None:
-                path = self.folder.path_of(name_there)
-                manifest = Manifest.of(data, path)
-                digest = digest_of(data)
-                of_manifest = (manifest.column, manifest.page_index)
-                if of_manifest != (column, str(page_index)):
-                    raise CorruptFileError(
-                        f"{path} is of column={of_manifest[0]!r} with "
-                        f"page_index={of_manifest[1]}, expected {column!r} with "
-                        f"{page_index}: put it back under its own name"
-                    ).at(file=path)
-                if name_there not in (name, manifest_name(column, page_index, digest)):
-                    raise CorruptFileError(
-                        f"{path} has other contents, whose digest is {digest}: put "
-                        "the manifest back, or name another"
-                    ).at(file=path)
-                logger.info(
-                    "index of %r of %d files, written %s: %s",
-                    *(column, manifest.num_files, manifest.written),
-                    self.folder.path_of(manifest_name(column, page_index, digest)),
-                )
-                self._opened[name] = ColumnIndex(self, manifest, digest)
-        return self._opened[name]
-
-    def _name_there(self, name: str) -> str:
-        """Return the name of the manifest to read for a column."""
-        stem = name.removesuffix("json")
-        is_pinned = self.pinned is not None and self.pinned.startswith(stem)
-        return self.pinned or name if is_pinned else name
-
-    def check_pinned(self, column: str, page_index: object) -> None:
-        """Check that a manifest which a user names is one of a column.
-
-        Raises:
-            InvalidArgumentError: If it belongs to another column, or to other pages.
-        """
-        name = manifest_name(column, page_index)
-        wanted = re.escape(name.removesuffix("json")) + r"(?:[0-9a-f]{16}\.)?json"
-        if self.pinned is not None and not re.fullmatch(wanted, self.pinned):
-            raise InvalidArgumentError(
-                f"index={self.folder.path_of(self.pinned)} is no manifest of "
-                f"column={column!r} with page_index={page_index!r}, which is called "
-                f"{name} or {name.removesuffix('json')}DIGEST.json: give what "
-                "`pagefeed index --output` printed, or the page_index of it"
-            )
+            return None
+        head = Head.of(data, path)
+        if (head.column, head.page_index) != (column, str(page_index)):
+            raise CorruptFileError(
+                f"{path} is of column={head.column!r} with page_index="
+                f"{head.page_index}, expected {column!r} with {page_index}: put it "
+                "back under its own name"
+            ).at(file=path)
+        logger.info(
+            "index of %r of %d files, written %s: %s",
+            *(column, head.num_files, head.written, path),
+        )
+        self._opened[name] = opened = ColumnIndex(self, name, head)
+        return opened
 
     def open(self, column: str, page_index: object) -> ColumnIndex:
         """Return the index of all files of a column.
@@ -129,48 +223,23 @@ class SharedIndex:
         """
         opened = self.find(column, page_index)
         if opened is None:
-            name = manifest_name(column, page_index)
-            path = self.folder.path_of(self._name_there(name))
+            path = self.folder.path_of(index_name(column, page_index))
             raise MissingFileError(
                 f"{path} does not exist: write the index of {column!r} with `pagefeed "
                 f"index PATHS --column {column} --output {self.folder.path}`"
             ).at(file=path, column=column)
         return opened
 
-    def joined(self, manifest: Manifest, digest: str) -> _core.Index:
-        """Return the index of a manifest. A cache folder stores it."""
-        if self.cache_dir is None:
-            with tempfile.TemporaryDirectory(prefix="pagefeed-") as packs_folder:
-                return self._joined(manifest, Path(packs_folder))
-        folder = Path(self.cache_dir)
+    def parts(self, name: str, size: int) -> Iterator[bytes]:
+        """Yield the bytes after the head of a file."""
+        for begin in range(_HEAD_BYTES, _HEAD_BYTES + size, _READ_BYTES):
+            yield self._read(name, begin, min(begin + _READ_BYTES, _HEAD_BYTES + size))
 
-        def make(why: str | None) -> _core.Index:
-            if why is not None:
-                logger.info("made anew, since it cannot be used: %s", why)
-            try:
-                folder.mkdir(parents=True, exist_ok=True)
-                temporary = tempfile.TemporaryDirectory(prefix=".packs-", dir=folder)
-            except OSError as problem:
-                warn_of_folder(str(folder), problem)
-                temporary = tempfile.TemporaryDirectory(prefix="pagefeed-")
-            with temporary as drafts:
-                return self._joined(manifest, Path(drafts))
-
-        return kept_index(folder / f"{digest}.pagefeed-index", self.storage, make)
-
-    def _joined(self, manifest: Manifest, drafts: Path) -> _core.Index:
-        def fetch(pack: Pack) -> _core.Index:
-            return fetched_pack(self.folder, pack, drafts, self.storage)
-
-        packs = list(in_order(fetch, manifest.packs))
-        core = _core.Index.concat(packs, manifest.pieces, storage=self.storage.handle)
-        if core.fingerprint != manifest.fingerprint:
-            raise CorruptFileError(
-                f"{self.folder.path}: expected the index {manifest.fingerprint}, found "
-                f"{core.fingerprint}: write it again with `pagefeed index --output "
-                "... --force`"
-            ).at(file=self.folder.path)
-        return core
+    def _read(self, name: str, begin: int, end: int) -> bytes:
+        try:
+            return self.folder.storage.read(self.folder.path_of(name), begin, end)
+        except StaleFileError:  # It is short, or was written again.
+            return (self.folder.read(name) or b"")[begin:end]
 
 
 @dataclass(eq=False)
@@ -178,44 +247,83 @@ class ColumnIndex:
     """The index of a column, as a shared index has it; opened on first use."""
 
     shared: SharedIndex
-    manifest: Manifest
-    digest: str
-    """Digest that identifies this version of the index."""
+    name: str
+    """Name of its file."""
+    head: Head
+
+    @property
+    def digest(self) -> str:
+        """Digest that identifies this version of the index."""
+        return self.head.digest
 
     @lazy
     def core(self) -> _core.Index:
-        """The index of all files."""
-        return self.shared.joined(self.manifest, self.digest)
+        """The index of all files, checked whole.
+
+        Raises:
+            CorruptFileError: If it is damaged, or is not what its head says.
+        """
+        folder, storage = self.shared.cache_dir, self.shared.storage
+        if folder is None:
+            with tempfile.TemporaryDirectory(prefix="pagefeed-") as drafts:
+                return self._fetched(Path(drafts) / "index")
+
+        def make(why: str | None) -> _core.Index:
+            if why is not None:
+                logger.info("made anew, since it cannot be used: %s", why)
+            with tempfile.TemporaryDirectory(prefix="pagefeed-") as drafts:
+                return self._fetched(Path(drafts) / "index")
+
+        return kept_index(
+            Path(folder) / f"{self.head.digest}.pagefeed-index", storage, make
+        )
+
+    def _fetched(self, file: Path) -> _core.Index:
+        path = self.shared.folder.path_of(self.name)
+        try:
+            digest = hashlib.blake2b(digest_size=16)
+            with file.open("wb") as out:
+                for part in self.shared.parts(self.name, self.head.num_bytes):
+                    digest.update(part)
+                    out.write(part)
+            found, expected = digest.hexdigest(), self.head.digest
+            _expect(found == expected, f"its digest is {found}, expected {expected}")
+            core = _core.Index.open(file, storage=self.shared.storage.handle)
+            problem = _problem_of(core, self.head)
+            _expect(not problem, problem)
+        except (ValueError, CorruptFileError, MissingFileError) as error:
+            raise CorruptFileError(f"{path} is damaged: {error}; {_AGAIN}").at(
+                file=path
+            ) from error
+        return core
 
 
-def fetched_pack(
-    folder: OutputFolder, pack: Pack, drafts: Path, storage: Storage
-) -> _core.Index:
-    """Fetch a pack to this machine, and map it.
-
-    Args:
-        folder: The folder of packs.
-        pack: What the manifest says about it.
-        drafts: A folder of this machine for the file, which may be removed afterwards.
-        storage: Storage of the data files.
-
-    Raises:
-        CorruptFileError: If it is damaged, or not there.
-    """
-    url, file = folder.path_of(pack.name), drafts / Path(pack.name).name
-    try:
-        with file.open("wb") as out:
-            for chunk in folder.storage.parts(url, 0, pack.bytes, _READ_BYTES):
-                out.write(chunk)
-        core = _core.Index.open(file, storage=storage.handle)
-    except (CorruptFileError, StaleFileError, MissingFileError) as error:
-        raise CorruptFileError(
-            f"{url} is damaged: {error}; write it again with `pagefeed index --output "
-            "... --force`"
-        ).at(file=url) from error
-    if len(core.files) != pack.files:
-        raise CorruptFileError(
-            f"{url} has {len(core.files)} files, and the manifest {pack.files}: write "
-            "it again with `pagefeed index --output ... --force`"
-        ).at(file=url)
-    return core
+def _problem_of(core: _core.Index, head: Head) -> str:
+    """Return what contradicts itself in an index, or its head; "" if nothing does."""
+    files, num_pages = core.files, core.num_pages
+    found = {
+        "num_files": len(files),
+        "num_rows": core.num_rows,
+        "num_values": core.num_values,
+        "fingerprint": core.fingerprint,
+        "column": core.column,
+    }
+    for name, value in found.items():
+        if value != getattr(head, name):
+            return f"{name} is {value}, and its head has {getattr(head, name)}"
+    if len({*files}) < len(files):
+        return "a file is in it twice"
+    if any(not file or "\0" in file for file in files):
+        return "the name of a file is empty or has a zero byte"
+    pages = np.arange(num_pages + 1)
+    sums = [np.array([*core.file_first_page(), num_pages])]
+    for table, total in (
+        ("first_rows", core.num_rows),
+        ("first_values", core.num_values),
+    ):
+        before = np.empty_like(pages)
+        core.look_up(table, pages, before)
+        sums.append(np.array([0, *before, total]))
+    if any((np.diff(each) < 0).any() for each in sums):
+        return "the numbers of its pages contradict each other"
+    return ""
