@@ -135,6 +135,7 @@ class PagefeedError(Exception):
         row_group: Row group in the file, if known.
         column: Column as a dotted path, if known.
         page: Page within its column chunk, if known.
+        row: Row of the file, if known.
         offset: Byte offset in the file, if known.
         steps: Steps of a loader that need what cannot be read, for ``Loader.skip``.
     """
@@ -144,6 +145,7 @@ class PagefeedError(Exception):
     row_group: int | None = None
     column: str | None = None
     page: int | None = None
+    row: int | None = None
     offset: int | None = None
     steps: tuple[int, ...] = ()
 

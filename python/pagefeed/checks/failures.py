@@ -49,11 +49,9 @@ def _name_row(error: DataError, now: Cursor, step: Step) -> None:
     if error.batch_row is None:
         return
     [origin, *_] = now.origins(step, error.batch_row)
-    error.file, error.row_group = origin.file, origin.row_group
-    error.add_note(
-        f"{origin.file}, row group {origin.row_group}, column {error.column}, row "
-        f"{origin.row} of the file."
-    )
+    error.file, error.row_group, error.row = origin.file, origin.row_group, origin.row
+    place = f"{origin.file}, row group {origin.row_group}, column {error.column}, row "
+    error.args = f"{place}{origin.row} of the file: {error.args[0]}", *error.args[1:]
 
 
 def _unreadable_steps(error: DataError, now: Cursor, step: int) -> Ranges:
@@ -111,12 +109,15 @@ def unreadable_sequences(
 def _rows(
     dataset: Dataset, sequences: SequenceIndex, error: PagefeedError
 ) -> tuple[int, int] | None:
-    """First row, and end, of the pages that an error names; None if it names none."""
+    """First row, and end, of the row or pages of an error; None if it names none."""
     if error.file not in dataset.files or error.row_group is None:
         return None
     index = dataset.column_index(_column(dataset, sequences, error.column or ""))
     file = index.files.index(error.file)
     pages = range(*index.file_first_page[file : file + 2].tolist())
+    if error.row is not None:
+        row = int(index.file_first_row[file]) + error.row
+        return row, row + 1
     group, page = error.row_group, error.page
 
     def group_and_page(page_number: int) -> tuple[int, int]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from pagefeed.core._base import Int64Array, require
 from pagefeed.errors import UnsupportedError
+from pagefeed.images.headers import is_possible
 
 
 def pyarrow(name: str = "pyarrow") -> Any:
@@ -51,33 +51,50 @@ def shapes_of(column: Any) -> tuple[Int64Array, Int64Array]:
 
     Args:
         column: A size or a list of sizes per row. A size is a struct with ``width`` and
-            ``height``, or a list of the two.
+            ``height``, or a list of the two; whole numbers.
 
     Returns:
         The number of images of each row, int64 [rows]; width and height of each image,
-        int64 [images, 2], 0 for a null.
+        int64 [images, 2], 0 where a size is null or no image has it.
 
     Raises:
         UnsupportedError: If it holds anything else.
     """
-    try:
-        rows = [_sizes_of(row) for row in column.to_pylist()]
-        sizes = np.array([*chain(*rows)], dtype=np.int64).reshape(-1, 2)
-    except (TypeError, ValueError) as problem:
+    types, kind = pyarrow().types, column.type
+    is_many = _is_list(kind) and not types.is_integer(kind.value_type)
+    if is_many:
+        kind = kind.value_type
+    sides = [kind.value_type] if _is_list(kind) else []
+    if types.is_struct(kind):
+        names = "width", "height"
+        sides = [
+            kind.field(name).type for name in names if kind.get_field_index(name) >= 0
+        ]
+        sides = sides if len(sides) == 2 else []
+    if not sides or not all(map(types.is_integer, sides)):
         raise UnsupportedError(
             f"a column of sizes holds {column.type}: expected structs with width and "
-            "height, or lists of the two, one or a list of them a row"
-        ) from problem
-    return np.array([*map(len, rows)], dtype=np.int64), sizes
+            "height, or lists of the two, one or a list of them a row, in whole numbers"
+        )
+    rows = column.to_pylist()
+    many = rows if is_many else [[] if size in (None, []) else [size] for size in rows]
+    sizes = [_checked_size(size) for of_row in many for size in of_row or ()]
+    counts = np.array([len(of_row or ()) for of_row in many], dtype=np.int64)
+    return counts, np.array(sizes, dtype=np.int64).reshape(-1, 2)
 
 
-def _sizes_of(row: Any) -> list[tuple[int, int]]:
-    """Return width and height of each image of a row; 0, 0 for a null in a list."""
-    match row:
-        case None | []:
-            return []
-        case {"width": width, "height": height} | [int(width), int(height)]:
-            return [(width, height)]
-        case [*sizes]:
-            return [*chain(*(_sizes_of(size) or [(0, 0)] for size in sizes))]
-    raise TypeError(f"expected (width, height), found {row!r:.60}")
+def _is_list(kind: Any) -> bool:
+    types = pyarrow().types
+    lists = types.is_list, types.is_large_list, types.is_fixed_size_list
+    return any(is_list(kind) for is_list in lists)
+
+
+def _checked_size(size: Any) -> tuple[int, int]:
+    """Return width and height; 0, 0 if the size is null or impossible."""
+    sides = [size["width"], size["height"]] if isinstance(size, dict) else size
+    if sides is None or None in sides:
+        return 0, 0
+    if len(sides) != 2:
+        raise UnsupportedError(f"a size of an image is (width, height), found {sides}")
+    width, height = sides
+    return (width, height) if is_possible(width, height) else (0, 0)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, NoReturn, cast
 
+import numpy as np
+
 from pagefeed.contract import PageIndex, provided
 from pagefeed.core._base import check_choice, check_column, check_positive
 from pagefeed.errors import InvalidArgumentError, PagefeedWarning
@@ -42,7 +44,7 @@ class ImageDataset(ParquetDataset):
         """Sizes and tokens of all images, read on first use."""
         if self.files not in self.cached:
             sizes = None if self.sizes is None else self.column_index(self.sizes)
-            columns = SizesOf(self.column_index(self.images), sizes, self.drops)
+            columns = SizesOf(self.column_index(self.images), sizes)
             self.cached[self.files] = ImageNumbers(columns, self.of_size)
         return self.cached[self.files]
 
@@ -121,8 +123,8 @@ def with_images(
     Raises:
         InvalidArgumentError: If an argument cannot be right, or a row has more than
             ``max_tokens``.
-        CorruptFileError: If the size of an image cannot be read; raised here or when
-            tokens are counted.
+        CorruptFileError: When a loader is made, if the size of an image of a selected
+            row cannot be read.
     """
     plain, tokenizer = _checked(dataset)
     column = check_column(column, "column")
@@ -188,6 +190,8 @@ def _without_bad_rows(
             raise InvalidArgumentError(f"{message}: long='drop' leaves them out")
         warnings.warn(f"{message}: they are left out", PagefeedWarning, stacklevel=4)
     if data.drops and len(broken := by_length[0]):
+        rows = broken.spans.rows_of_index(np.arange(len(broken)))
+        data.numbers.check(rows, drops=True)
         warnings.warn(
             f"{len(broken):,} of {len(data):,} rows are left out: they have broken "
             "images, more or fewer images than placeholders, or no tokens",

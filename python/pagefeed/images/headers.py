@@ -12,6 +12,15 @@ _ALONE = frozenset(range(0xD0, 0xD9)) | {0x01}
 """Markers of JPEG without a segment."""
 
 
+MAX_SIDE = (1 << 31) - 1
+"""Longest side of a PNG, by its specification; other formats have shorter ones."""
+
+
+def is_possible(width: int, height: int) -> bool:
+    """Return whether an image may have this size."""
+    return 0 < width <= MAX_SIDE and 0 < height <= MAX_SIDE
+
+
 def size_of(data: bytes | memoryview) -> Size | None:
     """Return width and height of an image in pixels; None if its header has none.
 
@@ -29,7 +38,7 @@ def size_of(data: bytes | memoryview) -> Size | None:
                 width, height = read(view)
             except (struct.error, IndexError):
                 return None
-            return (width, height) if width and height else None
+            return (width, height) if is_possible(width, height) else None
     return None
 
 

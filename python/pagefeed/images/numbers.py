@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,7 @@ from pagefeed.images.columns import images_of, pyarrow, shapes_of
 from pagefeed.images.headers import size_of
 from pagefeed.remote import FileWriter
 
-VERSION = 1
+VERSION = 2
 IMAGE_TOKENS = "image tokens"
 """The column with the tokens of each image of a row, as the data plane reads it."""
 BROKEN = -1
@@ -47,8 +47,6 @@ class SizesOf:
     """The column of images."""
     sizes: PageIndex | None
     """A column of sizes; None to read the headers of images."""
-    drops: bool
-    """Whether an image whose size cannot be read is left out; otherwise an error."""
 
     @property
     def index(self) -> PageIndex:
@@ -112,9 +110,8 @@ class ImageNumbers:
         sizes: The columns from which sizes are read.
         of_size: Functions of the size of an image.
 
-    Raises:
-        CorruptFileError: If a size cannot be read; it names file, row and image.
-        InvalidArgumentError: If a function does not return a number in its range.
+    Rows that are not selected may have broken images, and sizes that the functions do
+    not know: :meth:`check` raises for those that are.
     """
 
     def __init__(self, sizes: SizesOf, of_size: OfSize) -> None:
@@ -128,20 +125,13 @@ class ImageNumbers:
         shapes, which = np.unique(self._shape, return_inverse=True)
         sides = [divmod(shape, 1 << 32) for shape in shapes.tolist()]
 
-        def of_images(name: str, least: int, kind: type, otherwise: int = 0) -> Any:
-            function = getattr(of_size, name)
-            numbers = [
-                _checked(name, function, side, least, kind) if all(side) else otherwise
-                for side in sides
-            ]
-            return np.array(numbers, dtype=kind)[which]
-
-        self.tokens = of_images("tokens", 1, np.int32, BROKEN)
+        self._failures: dict[int, InvalidArgumentError] = {}
+        """Errors of functions, by the shape of an image."""
+        rows = [self._of_side(of_size, side) for side in sides]
+        of_shape = np.array(rows, dtype=np.float64).reshape(-1, 3)
+        tokens, cost, decoded = of_shape[which].T
+        self.tokens = tokens.astype(np.int32)
         """Tokens of each image; -1 if its size cannot be read: int32 [images]."""
-        if not sizes.drops and (self.tokens == BROKEN).any():
-            self._refuse(int(np.argmax(self.tokens == BROKEN)))
-        cost = of_images("cost", 0, np.float64)
-        decoded = of_images("decoded_bytes", 0, np.float64)
         # A column of sizes does not tell the bytes of images: they are 0.
         self._before = {
             "images": np.append(0, np.cumsum(cost)),
@@ -188,17 +178,58 @@ class ImageNumbers:
         [file] = index.files_of_rows([row]).tolist()
         return index.files[file], row - int(index.file_first_row[file])
 
-    def _refuse(self, image: int) -> NoReturn:
-        row = int(np.searchsorted(self.first, image, side="right")) - 1
-        file, file_row = self.file_of(row)
-        count = int((self.tokens == BROKEN).sum())
+    def _of_side(
+        self, of_size: OfSize, side: tuple[int, int]
+    ) -> tuple[int, float, float]:
+        """Return tokens, cost and decoded bytes of images of a size."""
+        if not all(side):
+            return BROKEN, 0.0, 0.0
+        try:
+            return (
+                _checked("tokens", of_size.tokens, side, 1, np.int32),
+                _checked("cost", of_size.cost, side, 0, np.float64),
+                _checked("decoded_bytes", of_size.decoded_bytes, side, 0, np.float64),
+            )
+        except InvalidArgumentError as error:
+            self._failures[side[0] << 32 | side[1]] = error
+            return BROKEN, 0.0, 0.0
+
+    def check(self, rows: Int64Array, *, drops: bool) -> None:
+        """Raise an error for the first of some rows without tokens that has images.
+
+        Args:
+            rows: Numbers of rows without tokens among the rows of all files.
+            drops: Whether such rows are left out. Then only those are errors whose size
+                a function does not take.
+
+        Raises:
+            CorruptFileError: If the size of an image cannot be read, or the text has
+                other numbers of placeholders; it names file, row and image.
+            InvalidArgumentError: If a function does not take the size of an image.
+        """
+        rows = rows[self.first[rows + 1] > self.first[rows]]
+        for row in rows if self._failures else ():
+            for shape in self._shape[self.first[row] : self.first[row + 1]].tolist():
+                if shape in self._failures:
+                    raise self._failures[shape]
+        if drops or not len(rows):
+            return
+        first, stop = self.first[rows[0]], self.first[rows[0] + 1]
+        file, file_row = self.file_of(int(rows[0]))
+        broken = np.flatnonzero(self.tokens[first:stop] == BROKEN)
+        found = (
+            f"its text has another number of placeholders than {stop - first} images"
+        )
+        if len(broken):
+            found = (
+                f"image {broken[0]}: its header has no size that can be read. PNG, "
+                "JPEG, WebP and GIF can be read, or name a column of sizes in sizes="
+            )
+        more = f"; {len(rows) - 1} more rows have broken images" * (len(rows) > 1)
         raise CorruptFileError(
-            f"{file}, column {self.source.column}, row {file_row}, image "
-            f"{image - int(self.first[row])}: its header has no size that can be read, "
-            f"nor have {count - 1} more of {len(self.tokens)} images. PNG, JPEG, WebP "
-            "and GIF can be read: leave such rows out with broken='drop', or name a "
-            "column of sizes in sizes="
-        ).at(file=file, column=self.source.column)
+            f"{file}, column {self.source.column}, row {file_row}, {found}. Leave such "
+            f"rows out with broken='drop'{more}"
+        ).at(file=file, column=self.source.column, row=file_row)
 
     def _written(self, digest: str) -> TokensIndex:
         """Write the tokens of images as a file, unless the cache folder has it.
@@ -257,9 +288,10 @@ def _checked(
         ) from problem
     whole = "whole " * (kind is np.int32)
     is_number = np.issubdtype(type(value), np.integer if whole else np.number)
-    if not (is_number and least <= value < 1 << 31):
+    most = np.iinfo(np.int32).max if whole else np.finfo(np.float64).max
+    if not (is_number and least <= value <= most):
         raise InvalidArgumentError(
             f"{name}({width}, {height}) returned {value!r:.60}: it must return a "
-            f"{whole}number, {least} or more"
+            f"{whole}number from {least} to {most}"
         )
     return value

@@ -46,7 +46,8 @@ class ImageRows(Rows):
     image_id: int
     """The token of the placeholder."""
     drops: bool
-    """Whether a row with a broken image gets no tokens; otherwise it is an error."""
+    """Whether rows with broken images are left out. They get no tokens in any case, and
+    a loader refuses those that are selected."""
 
     @property
     def has_labels(self) -> bool:  # type: ignore[override]
@@ -71,11 +72,10 @@ class ImageRows(Rows):
             ids, labels = self.rows.encode(row)
         is_image = ids == self.image_id
         count = int(is_image.sum())
-        if count != len(images) and not self.drops:
+        if not (len(images) or self.drops or count == 0):
             raise InvalidArgumentError(
-                f"the text has {count} placeholders and the row {len(images)} images: "
-                "write one placeholder for each image, or leave such rows out with "
-                "broken='drop'"
+                f"the text has {count} placeholders and the row no image: write one "
+                "placeholder for each image, or leave such rows out with broken='drop'"
             )
         if count != len(images) or BROKEN in images:
             return ids[:0], labels[:0]

@@ -62,6 +62,7 @@ def check_images(
         InvalidArgumentError: If an image would be cut, or a step does not fit.
     """
     for member, dataset in datasets.items():
+        _check_broken(run.indexes[member].spans, dataset)
         _check_lengths(settings, run.indexes[member], dataset.numbers)
     is_decoded = any(dataset.decode is not None for dataset in datasets.values())
 
@@ -100,6 +101,14 @@ def long_rows(numbers: ImageNumbers, count: int, row: int, most: int) -> str:
         f"{count:,} rows have more than {most:,} tokens, the first is row {file_row} "
         f"of {file}"
     )
+
+
+def _check_broken(spans: Any, dataset: Any) -> None:
+    """Refuse rows with broken images that are selected and not erased."""
+    empty = np.flatnonzero(document_lengths(spans)[:] == 0)
+    if spans.erased is not None:
+        empty = empty[~spans.erased.holds(empty)]
+    dataset.numbers.check(spans.rows_of_index(empty), drops=dataset.drops)
 
 
 def _check_lengths(settings: LoaderSettings, index: Any, numbers: ImageNumbers) -> None:
