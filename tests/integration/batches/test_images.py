@@ -195,7 +195,8 @@ def test_rows_that_are_not_selected_are_not_checked(tmp_path):
 def test_impossible_sizes_are_broken_images(tmp_path, kind):
     some = [row for row in images.rows(40, seed=3, most=1) if row.images]
     images.write(tmp_path, some, files=1)
-    for odd in ((2**31, 5), (5, 2**32 + 7), (0, 5), (None, 5), (-5, 7)):
+    impossible: list[Any] = [(2**31, 5), (5, 2**32 + 7), (0, 5), (None, 5), (-5, 7)]
+    for odd in impossible:
         if kind == pa.uint64() and odd[0] == -5:
             continue
         shape = pa.struct([("width", kind), ("height", kind)])
