@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed
+from pagefeed import _names
 from pagefeed._names import EXPORTS
 from pagefeed.contract import SequenceIndex
 from pagefeed.core._base import lazy
@@ -107,8 +108,10 @@ def test_import_loads_what_is_used(run_python):
     names = "[name for name in sys.modules if name.startswith('pagefeed')]"
     lazily = run_python(f"import sys, pagefeed\nprint(len({names}))")
     assert int(lazily) <= 5
-    known = run_python("import pagefeed\nprint('Loader' in dir(pagefeed))")
-    assert known.strip() == "True"
+    known = "{name for name in dir(pagefeed) if not name.startswith('_')}"
+    lines = "import pagefeed, pagefeed.core.loader, pagefeed.rooms"
+    offered = eval(run_python(f"{lines}\nprint({known})"))
+    assert offered == {*PUBLIC, *_names.FACES}
 
 
 TAKE_A_BATCH = """

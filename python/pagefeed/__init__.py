@@ -164,5 +164,7 @@ def _remedy(name: str) -> str:
 
 
 def __dir__() -> list[str]:
-    """Return the public names, including those not imported yet."""
-    return sorted({*globals(), *__all__})
+    """Return the public names, including those not imported yet, and no others."""
+    return sorted(
+        {*(name for name in globals() if name[:2] == "__"), *__all__, *_FACES}
+    )
