@@ -54,6 +54,7 @@ def model_fields(
         "labels": labels,
         "position_ids": np.arange(rows * length).reshape(rows, length) - spread(begins),
         "document_ids": spread(numbers).astype(np.int32),
+        "seq_idx": spread(np.arange(len(begins))).astype(np.int32),
         "cu_seqlens": borders.astype(np.int32),
         "cu_seqlens_padded": borders.astype(np.int32),
         "own": np.append(0, np.cumsum(np.where(is_document, counts, 0))).astype("i4"),

@@ -29,14 +29,17 @@ pub struct AskedAligned {
     #[pyo3(default)]
     scale: Option<f32>,
     #[pyo3(default)]
-    is_shifted: bool,
+    pub is_shifted: bool,
     #[pyo3(default)]
     is_of_next: bool,
+    #[pyo3(default)]
+    pub unlearned: Option<u64>,
 }
 
 impl AskedAligned {
-    pub fn is_shifted(&self) -> bool {
-        self.is_shifted
+    /// Whether the numbers depend on where documents begin.
+    pub fn needs_borders(&self) -> bool {
+        self.is_shifted || self.unlearned.is_some()
     }
 
     /// Numbers of the column for each token.
@@ -58,7 +61,8 @@ impl AskedAligned {
 
     /// Batch columns it becomes: the numbers, and how many there are.
     pub fn columns(&self, number: NumberType) -> impl Iterator<Item = Aligned> + use<> {
-        Aligned::columns(self.per_token(), number, self.behind, self.is_shifted)
+        let (per_token, shifted) = (self.per_token(), self.is_shifted);
+        Aligned::columns(per_token, number, self.behind, shifted, self.unlearned)
     }
 }
 

@@ -201,9 +201,9 @@ impl Columns {
         })
     }
 
-    /// Whether any aligned column is shifted to the position before its token.
-    pub fn are_shifted(&self) -> bool {
-        self.per_token.iter().any(AskedAligned::is_shifted)
+    /// Whether numbers of any aligned column depend on where documents begin.
+    pub fn need_borders(&self) -> bool {
+        self.per_token.iter().any(AskedAligned::needs_borders)
     }
 
     /// Returns the schema of metadata, and its bytes for each token.

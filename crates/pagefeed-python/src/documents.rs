@@ -49,7 +49,8 @@ impl AskedDocuments {
             column,
             has,
             per_token: asked.per_token(),
-            is_shifted: asked.is_shifted(),
+            is_shifted: asked.is_shifted,
+            unlearned: asked.unlearned,
         });
         let metadata = self.metadata;
         Ok(Documents {

@@ -74,8 +74,8 @@ impl Engine {
         let mut fields = AskedFields::parse(asked.fields).map_err(|error| to_python(py, &error))?;
         let documents = asked.documents.map(AskedDocuments::parse).transpose();
         let documents = documents.map_err(|error| to_python(py, &error))?;
-        let of_documents = documents.as_ref().is_some_and(Documents::are_shifted);
-        fields.are_columns_shifted = columns.are_shifted() || of_documents;
+        let of_documents = documents.as_ref().is_some_and(Documents::need_borders);
+        fields.are_for_columns = columns.need_borders() || of_documents;
         let packing = asked.packing.map(|asked| asked.rule()).transpose()?;
         let multiple_of = packing.map_or(1, |rule| rule.multiple_of);
         let layout = Layout {

@@ -60,6 +60,11 @@ class Aligned:
             predictions do. Where infilling puts another token there, they become
             padding. By default true for several numbers a token, unless ``shifted`` or
             ``first`` is given.
+        carries_loss: The numbers say what a model learns. As nothing predicts the first
+            token of a document in a row, it gets the padding of ``labels``, or 0. With
+            ``across_documents`` the document before it predicts it. By default true for
+            ``labels``, ``loss_mask`` and names that end in ``weight`` or ``weights``,
+            unless ``of_next`` is true.
 
     Raises:
         InvalidArgumentError: If an argument is invalid.
@@ -77,6 +82,7 @@ class Aligned:
     dtype: Literal["bfloat16"] | None = None
     scale: float | None = None
     of_next: bool | None = None
+    carries_loss: bool | None = None
 
     def __post_init__(self) -> None:
         if self.width is not None:
@@ -89,6 +95,8 @@ class Aligned:
         check_whole(self.first, "first", least=0, most=MOST)
         if self.of_next is not None and check_flag(self.of_next, "of_next"):
             self._check_of_next()
+        if self.carries_loss is not None:
+            check_flag(self.carries_loss, "carries_loss")
         if self.dtype is not None:
             check_choice(self.dtype, ("bfloat16",), "dtype")
         if self.scale is None:
@@ -134,7 +142,22 @@ class AlignedColumn(NamedTuple):
         """The number where a token has none."""
         if self.like.padding is not None:
             return self.like.padding
-        return IGNORED if self.column.rpartition(".")[2] == LABELS else 0
+        return IGNORED if self._name == LABELS else 0
+
+    @property
+    def _name(self) -> str:
+        return self.column.rpartition(".")[2]
+
+    def unlearned(self, width: int) -> float | None:
+        """Return the number of tokens without a loss; None if numbers are no losses."""
+        carries_loss = self.like.carries_loss
+        if carries_loss is None:
+            is_named = self._name in (LABELS, "loss_mask")
+            is_named |= self._name.endswith(("weight", "weights"))
+            carries_loss = is_named and not self.is_of_next(width)
+        if not carries_loss:
+            return None
+        return self.padding if self._name == LABELS else 0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -249,6 +272,7 @@ class AlignedColumn(NamedTuple):
             behind: The number for separators after rows; None for padding.
         """
         like, padding = self.like, self.bits(self.padding, dtype)
+        unlearned = self.unlearned(width)
         return {
             "padding": padding,
             "behind": padding if behind is None else self.bits(behind, dtype),
@@ -258,6 +282,7 @@ class AlignedColumn(NamedTuple):
             "scale": like.scale,
             "is_shifted": like.shifted,
             "is_of_next": self.is_of_next(width),
+            "unlearned": None if unlearned is None else self.bits(unlearned, dtype),
         }
 
 

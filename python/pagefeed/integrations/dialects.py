@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed.core._base import FIELDS
+from pagefeed.core._base import FIELDS, require
 from pagefeed.errors import InvalidArgumentError
 
 __all__ = [
@@ -66,7 +66,8 @@ def flattened(batch: Mapping[str, Any]) -> dict[str, Any]:
     Fields have the shape [1, batch_size * length], followed by the shape of one value.
     Variable-length attention needs four more: int32 ``cu_seq_lens_q`` and
     ``cu_seq_lens_k``, and the numbers ``max_length_q`` and ``max_length_k``. If one is
-    missing, it ignores the borders.
+    missing, it ignores the borders. Convolutions and recurrent layers need ``seq_idx``,
+    the number of each token's document: int32 [1, batch_size * length].
 
     Raises:
         InvalidArgumentError: If the borders do not end where the tokens do.
@@ -79,6 +80,11 @@ def flattened(batch: Mapping[str, Any]) -> dict[str, Any]:
         else value
         for name, value in in_rows(batch).items()
     }
+    if "seq_idx" not in taken:
+        torch = require("torch", extra="torch", purpose="joined batches")
+        lengths = np.diff(borders.numpy())
+        numbers = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
+        taken["seq_idx"] = torch.from_numpy(numbers)[None]
     return taken | {
         "cu_seq_lens_q": borders,
         "cu_seq_lens_k": borders,

@@ -49,21 +49,21 @@ def test_they_arrive_in_their_own_type_with_their_padding(tmp_path: Path):
     fields: Final = ("input_ids", "labels", "loss_mask")
     [batch] = loader(data, fields=fields, batch_size=1, drop_last=False)
     assert batch["input_ids"].tolist() == [[5, 6, 7, EOS, EOS, 8, EOS, 0]]
-    assert batch["labels"].tolist() == [[-100, 6, 7, -100, -100, 8, -100, -100]]
-    assert batch["loss_mask"].tolist() == [[0, 1, 1, 0, 0, 1, 0, 0]]
-    assert batch["loss_weight"].tolist() == [[0.5, 1, 2, 0, 0, 4, 0, 0]]
+    assert batch["labels"].tolist() == [[-100, 6, 7, -100, -100, -100, -100, -100]]
+    assert batch["loss_mask"].tolist() == [[0, 1, 1, 0, 0, 0, 0, 0]]
+    assert batch["loss_weight"].tolist() == [[0, 1, 2, 0, 0, 0, 0, 0]]
     assert batch["kind"].tolist() == [[1, 2, 3, 0, 0, 4, 0, 0]]
     kinds = [str(batch[name].dtype) for name in names]
     assert kinds == ["int32", "float64", "int8"]
     documents = pf.Documents(max_length=2)
     [batch] = loader(data, documents, fields=fields, batch_size=3)
-    assert batch["labels"].tolist() == [[-100, 6], [-100, -100], [8, -100]]
-    assert batch["loss_mask"].tolist() == [[0, 1], [0, 0], [1, 0]]
-    assert batch["loss_weight"].tolist() == [[0.5, 1], [0, 0], [4, 0]]
+    assert batch["labels"].tolist() == [[-100, 6], [-100, -100], [-100, -100]]
+    assert batch["loss_mask"].tolist() == [[0, 1], [0, 0], [0, 0]]
+    assert batch["loss_weight"].tolist() == [[0, 1], [0, 0], [0, 0]]
     weights = pf.Fields(names=fields, dtypes={"loss_mask": "float32"})
     for cut, mask in [
-        (None, [[0, 1, 1, 0, 0, 1, 0, 0]]),
-        (documents, [[0, 1], [0, 0], [1, 0]]),
+        (None, [[0, 1, 1, 0, 0, 0, 0, 0]]),
+        (documents, [[0, 1], [0, 0], [0, 0]]),
     ]:
         options = {"batch_size": len(mask), "fields": weights, "drop_last": False}
         [batch] = loader(data, cut, **options)
@@ -72,7 +72,7 @@ def test_they_arrive_in_their_own_type_with_their_padding(tmp_path: Path):
     whole = next(iter(loader(data, pf.Documents(), batch_size=3)))
     assert pa.array(whole["kind"]).to_pylist() == [[1, 2, 3], [], [4]]
     view = pf.SequenceView(data, pf.Windows(4))
-    assert view[0]["labels"].tolist() == [-100, 6, 7, 8]
+    assert view[0]["labels"].tolist() == [-100, 6, 7, -100]
     assert data[0] == {
         "input_ids": [5, 6, 7],
         "labels": [-100, 6, 7],
@@ -146,9 +146,11 @@ def test_what_has_no_number_for_every_token_is_refused(tmp_path: Path):
     refused(["nothing"], pf.errors.ColumnNotFoundError, "nothing")
     nested = pf.parquet(path, column="input_ids", aligned=["meta.labels"])
     [batch] = loader(nested, batch_size=1, drop_last=False)
-    assert batch["meta.labels"].tolist() == [[1, 2, -100, 3, -100, -100, -100, -100]]
+    assert batch["meta.labels"].tolist() == [
+        [-100, 2, -100, -100, -100, -100, -100, -100]
+    ]
     [batch] = loader(nested, pf.Documents(max_length=2))
-    assert batch["meta.labels"].tolist() == [[1, 2], [3, -100]]
+    assert batch["meta.labels"].tolist() == [[-100, 2], [-100, -100]]
 
 
 def test_labels_of_files_are_not_moved(tmp_path: Path):

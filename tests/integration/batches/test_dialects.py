@@ -47,8 +47,14 @@ def test_one_row_has_the_borders_of_its_documents(batch):
     assert isinstance(made["max_length_q"], int)
     assert set(made) - {"use_cache"} == {
         *("input_ids", "labels", "position_ids", "cu_seq_lens_q", "cu_seq_lens_k"),
-        *("max_length_q", "max_length_k"),
+        *("max_length_q", "max_length_k", "seq_idx"),
     }
+    numbers = made["seq_idx"]
+    assert (numbers.dtype, numbers.shape) == (torch.int32, (1, size))
+    assert torch.equal(numbers[0].bincount(), borders.diff().long())
+    assert torch.equal(
+        numbers, dialects.flattened(batch | {"seq_idx": numbers})["seq_idx"]
+    )
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (4,), (4, 2)])

@@ -106,7 +106,8 @@ def parts_left(loader: pf.Loader, sequence: int, row: int) -> list[Any]:
 @pytest.mark.parametrize("kind", SETTINGS)
 @pytest.mark.parametrize("across", [False, True])
 def test_erased_tokens_are_padding_without_loss(folder, kind, across):
-    options = {"aligned": ["weights"], "spans": ["marks"]}
+    weights = {"weights": pf.Aligned(carries_loss=False)}
+    options = {"aligned": weights, "spans": ["marks"]}
     fields = pf.Fields(names=FIELDS, across_documents=across)
     before = loader_of(data_of(folder, **options), SETTINGS[kind], fields=fields)
     after = loader_of(erased(data_of(folder, **options)), SETTINGS[kind], fields=fields)

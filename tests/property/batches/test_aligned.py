@@ -150,11 +150,12 @@ def dataset(
 
 
 def check(batch: dict[str, Any], layout: Layout) -> None:
-    """Every token has its numbers beside it, all else their padding."""
+    """Every token has its numbers, all else padding; what none predicts has no loss."""
     tokens = batch["input_ids"]
-    for name, dtype, padding in [
-        ("labels", layout.labels, 3),
-        ("weights", layout.weights, 5),
+    begins = (batch["position_ids"] == 0) & (tokens >= FIRST_TOKEN)
+    for name, dtype, padding, unlearned in [
+        ("labels", layout.labels, 3, 3),
+        ("weights", layout.weights, 5, 0),
     ]:
         found = batch[name]
         assert found.dtype == dtype
@@ -165,7 +166,8 @@ def check(batch: dict[str, Any], layout: Layout) -> None:
             else np.dtype(dtype).type(padding)
             for token in tokens.reshape(-1).tolist()
         ]
-        np.testing.assert_array_equal(found.reshape(-1), np.array(expected, dtype))
+        expected = np.where(begins.ravel(), unlearned, np.array(expected, dtype))
+        np.testing.assert_array_equal(found.reshape(-1), expected)
 
 
 def delivered(batches: Iterable[dict[str, Any]], layout: Layout) -> list[int]:
@@ -209,7 +211,7 @@ def test_every_token_keeps_its_numbers(
         padding=PADDING,
         num_threads=2,
         drop_last=False,
-        fields=("input_ids", "labels", "loss_mask"),
+        fields=("input_ids", "labels", "loss_mask", "position_ids"),
     )
     found = delivered(loader, layout)
     if isinstance(cut, pf.Documents):
@@ -239,7 +241,8 @@ def test_mixtures_resumed_at_another_world_size(
         {name: (part, 1.0) for name, part in parts.items()}, stop="all_exhausted"
     )
 
-    make = make_loaders(mixture, cut, padding=PADDING)
+    fields = ("input_ids", "position_ids")
+    make = make_loaders(mixture, cut, padding=PADDING, fields=fields)
     expected, found = resumed_on_two(make, data, lambda some: delivered(some, layout))
     assert found == expected
 
@@ -261,7 +264,12 @@ def test_selected_rows_keep_their_numbers(tmp_path: Path, predicate: str):
     data = pf.parquet(tmp_path, column="input_ids", aligned={"labels": 3, "weights": 5})
     chosen = data.where(predicate)
     loader = pf.Loader(
-        chosen, sequences=pf.Windows(16, eos=EOS), batch_size=2, seed=0, drop_last=False
+        chosen,
+        sequences=pf.Windows(16, eos=EOS),
+        batch_size=2,
+        seed=0,
+        drop_last=False,
+        fields=("input_ids", "position_ids"),
     )
     found = delivered(loader, layout)
     wanted = (lambda n: n % 7 > 3) if ">" in predicate else (lambda n: n % 7 == 1)
@@ -298,6 +306,11 @@ def test_other_encodings(tmp_path: Path, dtype: str, encoding: str):
     )
     data = pf.parquet(tmp_path, column="input_ids", aligned={"labels": 3, "weights": 5})
     loader = pf.Loader(
-        data, sequences=pf.Windows(32), batch_size=2, seed=0, drop_last=False
+        data,
+        sequences=pf.Windows(32),
+        batch_size=2,
+        seed=0,
+        drop_last=False,
+        fields=("input_ids", "position_ids"),
     )
     assert sorted(delivered(loader, layout)) == rows.tokens

@@ -16,6 +16,9 @@ pub struct Aligned {
     /// Whether numbers are shifted to the position before their token, as shifted
     /// labels are.
     pub is_shifted: bool,
+    /// Bits of the number that carries no loss, which the first token of a segment gets;
+    /// `None` for numbers that say nothing about the loss.
+    pub unlearned: Option<u64>,
 }
 
 impl Aligned {
@@ -26,12 +29,14 @@ impl Aligned {
         number: NumberType,
         behind: u64,
         is_shifted: bool,
+        unlearned: Option<u64>,
     ) -> impl Iterator<Item = Self> + use<> {
         let numbers = Self {
             number: per_token.number(number),
             per_token,
             behind,
             is_shifted,
+            unlearned,
         };
         let counts = per_token.is_counted.then_some(Self {
             number: NumberType::I32,
@@ -41,6 +46,7 @@ impl Aligned {
             },
             behind: 0,
             is_shifted,
+            unlearned: unlearned.and(Some(0)),
         });
         std::iter::once(numbers).chain(counts)
     }

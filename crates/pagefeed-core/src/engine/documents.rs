@@ -53,6 +53,8 @@ pub struct AlignedLists {
     pub per_token: PerToken,
     /// Whether they are shifted to the position before their token.
     pub is_shifted: bool,
+    /// Bits of the number that carries no loss, see [`super::Aligned`].
+    pub unlearned: Option<u64>,
 }
 
 /// Columns that become the table of the documents.
@@ -69,9 +71,10 @@ pub struct DocumentColumns {
 }
 
 impl Documents {
-    /// Whether numbers of any column are shifted.
-    pub fn are_shifted(&self) -> bool {
-        self.aligned.iter().any(|column| column.is_shifted)
+    /// Whether numbers of any column depend on where documents begin.
+    pub fn need_borders(&self) -> bool {
+        let mut columns = self.aligned.iter();
+        columns.any(|column| column.is_shifted || column.unlearned.is_some())
     }
 
     /// Whether a column is handed out as it is.

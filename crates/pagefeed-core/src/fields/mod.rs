@@ -180,8 +180,8 @@ pub struct Fields {
     pub ignored: i64,
     /// Documents are padded to a multiple of this many positions.
     pub multiple_of: usize,
-    /// Whether aligned columns are shifted, so that borders are needed for them.
-    pub are_columns_shifted: bool,
+    /// Whether aligned columns need the borders of documents.
+    pub are_for_columns: bool,
 }
 
 impl Default for Fields {
@@ -200,7 +200,7 @@ impl Fields {
             across_documents,
             ignored: IGNORED,
             multiple_of: 1,
-            are_columns_shifted: false,
+            are_for_columns: false,
         }
     }
 
@@ -262,6 +262,6 @@ impl Fields {
             *field == Field::InputIds || matches!(shape, Shape::Sequences | Shape::Table)
         };
         let mut made = Field::ALL.into_iter().filter(|field| !is_given(field));
-        self.are_columns_shifted || made.any(|field| self.has(field))
+        self.are_for_columns || made.any(|field| self.has(field))
     }
 }

@@ -99,23 +99,28 @@ impl<'a> AlignedWriter<'a> {
         Ok(())
     }
 
-    /// Removes from shifted columns the numbers of the next row, or of the next
-    /// document where labels do not cross documents. Call it after the whole batch is
-    /// written.
+    /// Removes the numbers that made labels would not have: from shifted columns those of
+    /// the next row, and from all that carry a loss those of the first token of a document
+    /// where labels do not cross documents. Call it after the whole batch is written.
     pub fn end(&mut self, borders: &Borders) {
-        let is_shifted = |column: &&mut Column<'_>| column.aligned.is_shifted;
-        let mut shifted: Vec<_> = self.columns.iter_mut().filter(is_shifted).collect();
-        if shifted.is_empty() || self.row_length == 0 {
+        let obeys = |column: &&mut Column<'_>| {
+            column.aligned.is_shifted || column.aligned.unlearned.is_some()
+        };
+        let mut columns: Vec<_> = self.columns.iter_mut().filter(obeys).collect();
+        if columns.is_empty() || self.row_length == 0 {
             return;
         }
         for end in (self.row_length..=borders.num_tokens()).step_by(self.row_length) {
             let row = end - self.row_length..end;
             for segment in borders.segments(row.clone()) {
-                let labels = segment.labels(&row, 1, self.across_documents);
-                for column in &mut shifted {
+                for column in &mut columns {
+                    let shift = usize::from(column.aligned.is_shifted);
+                    let labels = segment.labels(&row, shift, self.across_documents);
                     let padding = column.aligned.per_token.padding;
-                    column.fill_positions(labels.before.clone(), padding);
-                    column.fill_positions(labels.behind.clone(), padding);
+                    let unlearned = column.aligned.unlearned;
+                    let unlearned = unlearned.filter(|_| segment.is_document);
+                    column.fill_positions(labels.before, unlearned.unwrap_or(padding));
+                    column.fill_positions(labels.behind, padding);
                 }
             }
         }

@@ -226,6 +226,7 @@ mod tests {
                 has: None,
                 per_token,
                 is_shifted: false,
+                unlearned: None,
             }],
             ..Documents::default()
         };

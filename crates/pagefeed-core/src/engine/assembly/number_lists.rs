@@ -58,9 +58,11 @@ impl<'a> NumberLists<'a> {
         let AlignedLists {
             per_token,
             is_shifted,
+            unlearned,
             ..
         } = *self.asked;
-        Aligned::columns(per_token, self.number, per_token.padding, is_shifted)
+        let padding = per_token.padding;
+        Aligned::columns(per_token, self.number, padding, is_shifted, unlearned)
     }
 
     /// Writes the numbers of documents of `whole` tokens to their positions, and how many
