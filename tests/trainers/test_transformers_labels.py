@@ -3,6 +3,7 @@
 import random
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,7 +19,7 @@ pytest.importorskip("trl")
 FIELDS = ("input_ids", "labels", "position_ids", "cu_seqlens", "max_seqlen")
 
 
-def packings(folder: Path, given: bool) -> list[dict[str, object]]:
+def packings(folder: Path, given: bool) -> list[dict[str, Any]]:
     """Joined batches of random packings; given labels are a copy of the tokens."""
     draw = random.Random(4)
     rows = [
@@ -27,9 +28,8 @@ def packings(folder: Path, given: bool) -> list[dict[str, object]]:
     ]
     columns = {"input_ids": rows, "labels": rows}
     pq.write_table(pa.table(columns), folder / "a.parquet", row_group_size=500)
-    aligned = {"aligned": ["labels"]} if given else {}
     loader = pf.Loader(
-        pf.parquet(folder, column="input_ids", **aligned),
+        pf.parquet(folder, column="input_ids", aligned=["labels"] if given else []),
         sequences=pf.Packed(32, eos=0, learn_eos=True),
         batch_size=1,
         epochs=None,

@@ -37,10 +37,12 @@ def find_answer(
     Raises:
         InvalidArgumentError: If the answer cannot be found.
     """
-    before = render(chat[:message], add_generation_prompt=True) if message else ""
+    before = _prompt(chat[:message], render)
     whole = render(chat[: message + 1])
-    begin = len(before)
-    if not whole.startswith(before):
+    begin = len(before or "")
+    if before is None:
+        before, begin = whole, _begin(chat, message, render, whole)
+    elif not whole.startswith(before):
         begin = _begin(chat, message, render, before)
     end = len(whole)
     if not text.startswith(whole):
@@ -53,6 +55,17 @@ def find_answer(
     return begin, end
 
 
+def _prompt(before: list[dict[str, Any]], render: Render) -> str | None:
+    """Return the prompt for an answer; None if there is none for the first message."""
+    if before:
+        return render(before, add_generation_prompt=True)
+    try:
+        prompt, front = render([], add_generation_prompt=True), render([])
+    except InvalidArgumentError:  # Of a template that looks at the first message.
+        return None
+    return prompt if len(prompt) > len(front) else None
+
+
 def _begin(
     chat: list[dict[str, Any]], message: int, render: Render, before: str
 ) -> int:
@@ -62,7 +75,7 @@ def _begin(
     front, _, _ = render([*chat[:message], probed]).partition(mark)
     both = zip(before, front, strict=False)
     shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], both))
-    if shared < len(render(chat[:message])):
+    if message and shared < len(render(chat[:message])):
         raise _unknown(message)
     return shared
 

@@ -16,7 +16,13 @@ import numpy.typing as npt
 from pagefeed.core._base import IGNORED, LABELS, lazy
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.tokenizer.answers import find_answer
-from pagefeed.tokenizer.messages import Chat, check_roles, parse_chat
+from pagefeed.tokenizer.messages import (
+    Chat,
+    check_roles,
+    lists_of,
+    parse_chat,
+    with_joined_parts,
+)
 from pagefeed.tokenizer.sandbox import Sandbox, TemplateRefusal
 from pagefeed.tokenizer.sources import content_of
 from pagefeed.tokenizer.token_offsets import TokenOffsets
@@ -201,18 +207,18 @@ class ChatTemplate:
         """
         chat = parse_chat(messages, tools, self._made_of[3])
         text, spans = self._render(chat)
+        if any(str(parts) in text for parts in lists_of(chat)):
+            chat = with_joined_parts(chat)
+            text, spans = self._render(chat)
         if _GENERATION.search(self._text):
             spans = _weighted(chat, spans)
         else:
             spans = self._answers(text, chat, tokenizer)
         ids = tokenizer.encode(text)
         labels = np.full(len(ids), IGNORED, np.int32)
-        offsets = TokenOffsets(tokenizer, text, ids) if spans else None
+        offsets = TokenOffsets(tokenizer, text, ids)
         for begin, end in spans:
-            if offsets is None or (first := offsets.token(begin)) is None:
-                break
-            last = offsets.token(end - 1)
-            stop = len(ids) if last is None else last + 1
+            first, stop = offsets.tokens(begin, end)
             labels[first:stop] = ids[first:stop]
         return ids, labels
 

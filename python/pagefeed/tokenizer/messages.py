@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pagefeed.errors import InvalidArgumentError
+from pagefeed.errors import InvalidArgumentError, LabelWarning
 
 Message = dict[str, Any]
 
@@ -73,6 +74,41 @@ def parse_chat(messages: object, tools: object, roles: Mapping[str, str]) -> Cha
             f"tools are a list, this is {type(tool_list).__name__} {tool_list!r:.40}"
         )
     return Chat(chat, is_learned, tool_list)
+
+
+def lists_of(chat: Chat) -> list[Any]:
+    """Return the contents of messages that are lists of parts."""
+    contents = [message.get("content") for message in chat.messages]
+    return [content for content in contents if isinstance(content, list) and content]
+
+
+def with_joined_parts(chat: Chat) -> Chat:
+    """Return a chat whose lists of parts are texts, for a template that takes no lists.
+
+    Raises:
+        InvalidArgumentError: If a part is no text.
+    """
+    messages = []
+    for message in chat.messages:
+        content = message.get("content")
+        if isinstance(content, list):
+            texts = [part.get("text") for part in content if isinstance(part, dict)]
+            if len(texts) < len(content) or None in texts:
+                raise InvalidArgumentError(
+                    "the chat template prints lists of parts as Python shows them, and "
+                    f"not all parts of a message are texts, {content!r:.60}: give "
+                    "chat_template= for lists, or messages whose content is text"
+                )
+            text = "".join(map(str, texts))
+            message = {**message, "content": text}  # noqa: PLW2901
+        messages.append(message)
+    warnings.warn(
+        "the chat template takes texts, and the content of messages is a list of "
+        "parts: their texts are joined",
+        LabelWarning,
+        stacklevel=2,
+    )
+    return chat._replace(messages=messages)
 
 
 def _parsed(value: object, name: str) -> object:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.core._base import Int64Array
+from pagefeed.core._base import Int64Array, lazy
 from pagefeed.tokenizer.tokenizer import Tokenizer
 
 TRIED = 256
@@ -44,50 +44,56 @@ class TokenOffsets:
                 token_bytes if unicodedata.is_normalized("NFC", text) else None
             )
         self._bytes = token_bytes
-        self._ends: Int64Array | None = None
-        self._ranges: Int64Array | None = None
+        self._by_engine: Int64Array | None = None
 
-    def token(self, character: int) -> int | None:
-        """Return the first token of a character; None if no token has it."""
-        byte = len(self._text[:character].encode())
-        token_bytes = self._bytes
-        if token_bytes is None or token_bytes.is_refuted:
-            return self._by_engine(byte)
-        guess = self._by_bytes(token_bytes, byte)
-        if token_bytes.untried > 0:
-            if guess != (exact := self._by_engine(byte)):
-                token_bytes.is_refuted = True
+    def tokens(self, begin: int, end: int) -> tuple[int, int]:
+        """Return the range of tokens that hold any of some characters; it may be empty.
+
+        Args:
+            begin: The first character.
+            end: The character after the last one.
+        """
+        first = len(self._text[:begin].encode())
+        stop = first + len(self._text[begin:end].encode())
+        known, ranges = self._bytes, self._of_bytes
+        if known is None or known.is_refuted or ranges is None:
+            return _overlapping(self._of_engine(), first, stop)
+        guess = _overlapping(ranges, first, stop)
+        if known.untried > 0:
+            exact = _overlapping(self._of_engine(), first, stop)
+            if guess != exact:
+                known.is_refuted = True
                 return exact
-            with token_bytes.lock:
-                token_bytes.untried -= 1
+            with known.lock:
+                known.untried -= 1
         return guess
 
-    def _by_bytes(self, token_bytes: _Bytes, byte: int) -> int | None:
-        if self._ends is None:
-            self._ends = np.cumsum(token_bytes.lengths[self._ids], dtype=np.int64)
-            if self._ends.size == 0 or self._ends[-1] != len(self._text.encode()):
-                self._ends = np.zeros(0, np.int64)
-        token = int(np.searchsorted(self._ends, byte, side="right"))
-        if token >= len(self._ends):
-            return self._by_engine(byte)
-        token_id, end = int(self._ids[token]), int(self._ends[token])
-        if token == 0 and token_bytes.before[token_id]:
-            # The space before a text may be one that the tokenizer adds.
-            return self._by_engine(byte)
-        leading = byte - (end - int(token_bytes.lengths[token_id]))
-        is_trimmed = (
-            leading < token_bytes.before[token_id]
-            or end - byte <= token_bytes.after[token_id]
-        )
-        return None if is_trimmed else token
+    @lazy
+    def _of_bytes(self) -> Int64Array | None:
+        """Where each token begins and ends, by its bytes; None if these do not tell."""
+        known, ids = self._bytes, self._ids
+        # The space before a text may be one that the tokenizer adds.
+        if known is None or not len(ids) or known.before[ids[0]]:
+            return None
+        ends = np.cumsum(known.lengths[ids], dtype=np.int64)
+        if ends[-1] != len(self._text.encode()):
+            return None
+        begins = np.minimum(ends - known.lengths[ids] + known.before[ids], ends)
+        return np.stack([begins, np.maximum(ends - known.after[ids], begins)])
 
-    def _by_engine(self, byte: int) -> int | None:
-        if self._ranges is None:
+    def _of_engine(self) -> Int64Array:
+        if self._by_engine is None:
             ranges = self._tokenizer.offsets(self._text)
-            self._ranges = np.zeros((0, 2), np.int64) if ranges is None else ranges
-        begins, ends = self._ranges[:, 0], self._ranges[:, 1]
-        tokens = np.flatnonzero((begins <= byte) & (byte < ends))
-        return int(tokens[0]) if len(tokens) else None
+            empty = np.zeros((2, 0), np.int64)
+            self._by_engine = empty if ranges is None else ranges.T
+        return self._by_engine
+
+
+def _overlapping(ranges: Int64Array, first: int, stop: int) -> tuple[int, int]:
+    """Return the range of tokens with any byte from ``first`` to ``stop``."""
+    begins, ends = ranges
+    tokens = np.flatnonzero((ends > first) & (begins < stop))
+    return (int(tokens[0]), int(tokens[-1]) + 1) if len(tokens) else (0, 0)
 
 
 class _Bytes:

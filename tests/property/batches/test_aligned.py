@@ -166,8 +166,8 @@ def check(batch: dict[str, Any], layout: Layout) -> None:
             else np.dtype(dtype).type(padding)
             for token in tokens.reshape(-1).tolist()
         ]
-        expected = np.where(begins.ravel(), unlearned, np.array(expected, dtype))
-        np.testing.assert_array_equal(found.reshape(-1), expected)
+        numbers = np.where(begins.ravel(), unlearned, np.array(expected, dtype))
+        np.testing.assert_array_equal(found.reshape(-1), numbers)
 
 
 def delivered(batches: Iterable[dict[str, Any]], layout: Layout) -> list[int]:

@@ -52,6 +52,34 @@ def test_without_blocks_the_same_is_found_by_prefixes(make):
         assert learned(without, chat) == blocks
 
 
+@pytest.mark.parametrize("template", [TEMPLATES["chatml"], PLAIN])
+@pytest.mark.parametrize("answer", ["Hello 🎉", "你好", "olé", "a"])
+def test_all_tokens_of_an_answer_are_learned(template, answer, make):
+    said = {"role": "user", "content": "Hi"}
+    answered = {"role": "assistant", "content": answer}
+    _, runs = learned(make(template.replace("<|im_end|>", "")), [said, answered])
+    assert [run.strip() for run in runs] == [answer]
+
+
+@pytest.mark.parametrize("template", [TEMPLATES["chatml"], PLAIN, QWEN])
+def test_an_assistant_that_speaks_first_learns_its_answer_alone(template, make):
+    chat = [{"role": "assistant", "content": "Yes?"}, *CHATS[0][1:]]
+    text, runs = learned(make(template), chat)
+    assert text.index("Yes?") > 0
+    assert runs[0] == "Yes?<|im_end|>"
+
+
+def test_lists_of_parts_are_joined_where_the_template_takes_texts(make):
+    tok = make("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}")
+    plain = [{"role": "assistant", "content": "ab"}]
+    parts = [{"type": "text", "text": text} for text in "ab"]
+    with pytest.warns(pf.errors.LabelWarning, match="are joined"):
+        joined = learned(tok, [{"role": "assistant", "content": parts}])
+    assert joined == learned(tok, plain)
+    with pytest.raises(pf.errors.InvalidArgumentError, match="lists of parts"):
+        learned(tok, [{"role": "user", "content": [{"type": "image"}]}])
+
+
 def test_templates_that_rewrite_what_was_said_are_refused(make):
     template = PLAIN.replace(
         "message.content", "(message.content if loop.last else '')"
