@@ -23,6 +23,7 @@ from pagefeed.integrations.checks import check_counted, check_has
 from pagefeed.integrations.delivery import ResumableDelivery, Start
 from pagefeed.integrations.dialects import in_rows
 from pagefeed.integrations.evaluation import TokenMeans, held_out
+from pagefeed.integrations.layers import Leak, check_layers
 from pagefeed.integrations.learning import EVERY, make_learner
 from pagefeed.launch import Ranks, from_mesh
 from pagefeed.mixing import Learner, Policy, Replacing
@@ -250,6 +251,7 @@ def prepare(
     grown: Grown | None = None,
     policy: Policy | Replacing | None = None,
     every: int = EVERY,
+    leak: Leak = "refused",
 ) -> PreparedLoader:
     """Return a loader to use with what ``accelerator.prepare`` returned.
 
@@ -272,6 +274,8 @@ def prepare(
             ``Loader.load_state_dict``.
         policy: Changes the weights of a mixture by its datasets' losses.
         every: Steps of the loader between two updates of the policy.
+        leak: ``"allowed"`` trains models with layers that carry a state over the
+            documents of a row. Models that are prepared before the loader are checked.
 
     Raises:
         InvalidArgumentError: If the loader has another rank, or delivers NumPy arrays.
@@ -282,6 +286,8 @@ def prepare(
     """
     prepared = PreparedLoader(accelerator, loader, start=start, grown=grown)
     prepared.learner = make_learner(loader, policy, every)
+    models = getattr(accelerator, "_models", ())
+    check_layers(models, loader, leak, WHO, joined=False)
     prepared.begin_run()
     accelerator.register_for_checkpointing(prepared)
     return prepared

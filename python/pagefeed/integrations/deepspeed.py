@@ -21,6 +21,7 @@ from pagefeed.integrations.checks import (
 )
 from pagefeed.integrations.delivery import KEY, ResumableDelivery, Start
 from pagefeed.integrations.dialects import in_rows
+from pagefeed.integrations.layers import Leak, check_layers
 from pagefeed.integrations.learning import EVERY, make_learner
 from pagefeed.launch import from_deepspeed
 from pagefeed.mixing import Learner, Policy, Replacing
@@ -93,6 +94,7 @@ def attach(
     grown: Grown | None = None,
     policy: Policy | Replacing | None = None,
     every: int = EVERY,
+    leak: Leak = "refused",
 ) -> EngineData:
     """Return the batches for an engine; the object also saves and loads checkpoints.
 
@@ -110,6 +112,8 @@ def attach(
         policy: Changes the weights of a mixture by its datasets' losses, which the
             loop gives to ``data.learner``; see :class:`pagefeed.mixing.Learner`.
         every: Steps of the loader between two updates of the policy.
+        leak: ``"allowed"`` trains models with layers that carry a state over the
+            documents of a row: linear attention, convolutions, recurrent ones.
 
     Raises:
         InvalidArgumentError: If engine and loader do not fit.
@@ -123,6 +127,7 @@ def attach(
     check_flag(ulysses_adapter, "ulysses_adapter")
     convert = in_rows if ulysses_adapter else None
     settings = {"endless": endless, "start": start, "grown": grown}
+    check_layers([engine.module], loader, leak, WHO, joined=False)
     data = EngineData(engine, loader, convert=convert, **settings)
     micro_batch = engine.train_micro_batch_size_per_gpu()
     check_rows(loader, micro_batch, "train_micro_batch_size_per_gpu")

@@ -88,6 +88,8 @@ class TokenMeans:
         source: Any = loader.view().run
         self._names: list[str] = list(source.names) if mixture else []
         self._sums = np.zeros((1 + len(self._names), 2))
+        self.needs_logits = bool(self._names)
+        """Whether :meth:`add` takes the logits."""
 
     def add(self, labels: Any, loss: Any, logits: Any = None) -> int:
         """Add the losses of the batch that was taken last.
@@ -171,7 +173,10 @@ def measured(
     """Return what ``compute_loss`` does, and add the loss to ``means``."""
     del num_items_in_batch
     labels = inputs.get("labels")
-    loss, outputs = compute_loss(model, inputs, return_outputs=True)
+    # Asked for where they are needed alone: SFTTrainer passes through the model again.
+    asked = return_outputs or means.needs_logits
+    computed = compute_loss(model, inputs, return_outputs=asked)
+    loss, outputs = computed if asked else (computed, None)
     logits = outputs.get("logits") if isinstance(outputs, Mapping) else None
     if labels is not None and not means.add(labels, loss, logits):
         loss = loss.new_zeros(())

@@ -41,7 +41,9 @@ from pagefeed.integrations.checks import (
 from pagefeed.integrations.delivery import KEY, Convert, Start, check_begins
 from pagefeed.integrations.dialects import flattened, in_records, in_rows
 from pagefeed.integrations.evaluation import TokenMeans, held_out, measured
+from pagefeed.integrations.layers import Leak, check_layers
 from pagefeed.integrations.learning import EVERY, logits_of, make_learner
+from pagefeed.integrations.settings import warn_of_settings
 from pagefeed.metrics import WaitAlarm
 from pagefeed.mixing import Learner, Policy, Replacing
 
@@ -265,6 +267,7 @@ def attach(
     grown: Grown | None = None,
     policy: Policy | Replacing | None = None,
     every: int = EVERY,
+    leak: Leak = "refused",
 ) -> LoaderCallback:
     """Feed a ``Trainer`` from a loader; its checkpoints contain the loader's position.
 
@@ -300,6 +303,8 @@ def attach(
             docs/explanation/learning-mixtures.md. With the fields ``labels`` and
             ``dataset_ids`` the logs contain ``loss/DATASET``, also without a policy.
         every: Steps of the loader between two updates of the policy.
+        leak: ``"allowed"`` trains models with layers that carry a state over the
+            documents of a row: linear attention, convolutions, recurrent ones.
 
     Raises:
         InvalidArgumentError: If trainer and loader do not fit.
@@ -339,6 +344,9 @@ def attach(
     if alarm is not None and not isinstance(alarm, WaitAlarm):
         raise InvalidArgumentError(f"alarm={alarm!r:.60} must be a WaitAlarm, or None")
     steps.convert, steps.times = _objective(trainer, loader, flatten)
+    warn_of_settings(args)
+    joined = steps.convert is flattened
+    check_layers([trainer.model], loader, leak, WHO, joined=joined)
     learner = make_learner(loader, policy, every)
     callback = LoaderCallback(steps, alarm, learner)
     trainer.get_train_dataloader = lambda: steps

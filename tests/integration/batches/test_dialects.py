@@ -32,7 +32,7 @@ def first_batch(folder, fields):
     return next(iter(loader))
 
 
-def test_one_row_has_the_borders_of_its_documents(batch):
+def test_one_row_has_the_borders_of_its_documents(batch, tmp_path):
     made = dialects.flattened(batch)
     size = batch["input_ids"].numel()
     for name in ("input_ids", "labels", "position_ids"):

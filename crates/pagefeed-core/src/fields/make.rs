@@ -37,7 +37,8 @@ pub struct Maker<'a> {
     /// Whether segments are counted with the padding that fills them up, and without.
     counts_both: bool,
     multiple_of: usize,
-    /// Tokens of documents so far.
+    /// Segments, and tokens of documents, so far.
+    num_segments: i64,
     num_own: usize,
     /// End of the padding that fills up the last document.
     filled_up: usize,
@@ -59,6 +60,7 @@ impl<'a> Maker<'a> {
             row_length,
             counts_both: fields.has(Field::CuSeqlensPadded),
             multiple_of: fields.multiple_of,
+            num_segments: 0,
             num_own: 0,
             filled_up: 0,
             next: 0,
@@ -168,7 +170,10 @@ impl<'a> Maker<'a> {
         self.slot(Field::DocumentIds)
             .fill(segment.clone(), document.into());
         self.slot(Field::AttentionMask)
-            .fill(segment, is_document.into());
+            .fill(segment.clone(), is_document.into());
+        let number = self.num_segments;
+        self.slot(Field::SeqIdx).fill(segment, number);
+        self.num_segments += 1;
     }
 
     /// Writes the labels that are tokens of a segment.

@@ -131,6 +131,8 @@ fields! {
     PositionIds: "position_ids", WIDE, Tokens, None, false, true;
     /// Number of each token's document in its row.
     DocumentIds: "document_ids", NARROW, Tokens, Some(-1), true, false;
+    /// Number of each token's segment in the flattened batch.
+    SeqIdx: "seq_idx", SMALL, Tokens, None, true, true;
     /// Borders of the segments in the flattened batch.
     CuSeqlens: "cu_seqlens", SMALL, Borders, None, true, false;
     /// Borders of the segments with the padding that fills them up; the other borders then

@@ -77,6 +77,10 @@ fn fields_are_those_of_segments() {
         [0, 0, 1, 1, 1, -1, -1, -1, 0, 0, 0, 0]
     );
     assert_eq!(
+        field::<i32>(&sections, memory, Field::SeqIdx),
+        [0, 0, 1, 1, 1, 2, 3, 3, 4, 4, 4, 4]
+    );
+    assert_eq!(
         field::<u8>(&sections, memory, Field::AttentionMask),
         [1, 1, 1, 1, 1, 0, 0, 0, 1, 1, 1, 1]
     );
