@@ -22,6 +22,7 @@ from pagefeed.reports.inspection import (
 )
 from pagefeed.reports.nodes import check_nodes, facts_of_node
 from pagefeed.reports.page import report
+from pagefeed.reports.row_losses import DocumentLoss, losses_by_row
 from pagefeed.reports.sampling import plan_digest
 from pagefeed.reports.simulation import ColumnReads
 from pagefeed.reports.smoke_test import Check, Smoke, smoke
@@ -47,6 +48,7 @@ __all__ = [
     "DatasetForecast",
     "Diagnosis",
     "DocumentLengths",
+    "DocumentLoss",
     "Evidence",
     "FileFacts",
     "Forecast",
@@ -71,6 +73,7 @@ __all__ = [
     "forecast",
     "inspect",
     "load_tokenizer",
+    "losses_by_row",
     "mixture_tables",
     "mixture_weights",
     "plan_digest",
