@@ -97,14 +97,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def loader_of(folder: Path, sequences: Any = None) -> pf.Loader:
-    fields = ("input_ids", "labels", "position_ids", "cu_seqlens", "max_seqlen")
+    names = ("input_ids", "labels", "position_ids", "cu_seqlens", "max_seqlen")
     return pf.Loader(
         pf.parquet(folder, column="input_ids"),
         sequences=sequences or pf.Packed(64, eos=0),
         batch_size=1,
         seed=1,
         format="torch",
-        fields=fields,
+        fields=pf.Fields(names=names),
     )
 
 
@@ -169,7 +169,11 @@ def test_joined_rows_are_refused_where_no_layer_takes_borders(name: str, folder:
 
 
 def test_settings_that_a_loader_decides_are_warned_of(folder: Path):
-    asked = {"data_seed": 7, "dataloader_drop_last": True, "dataloader_num_workers": 2}
+    asked: Sizes = {
+        "data_seed": 7,
+        "dataloader_drop_last": True,
+        "dataloader_num_workers": 2,
+    }
     asked |= {"train_sampling_strategy": "group_by_length"}
     args = tf.TrainingArguments(
         output_dir=str(folder / "out"),

@@ -25,16 +25,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def loader_of(folder: Path, shifted: bool, **ranks: int) -> pf.Loader:
-    names = ("input_ids", "labels")
+def loader_of(
+    folder: Path, *, shifted: bool, rank: int = 0, world_size: int = 1
+) -> pf.Loader:
     return pf.Loader(
         pf.parquet(folder, column="input_ids"),
         sequences=pf.Packed(16, eos=EOS),
         batch_size=2,
         seed=1,
         drop_last=False,
-        fields=pf.Fields(names=names, shifted=shifted),
-        **ranks,
+        fields=pf.Fields(names=("input_ids", "labels"), shifted=shifted),
+        rank=rank,
+        world_size=world_size,
     )
 
 
@@ -44,7 +46,7 @@ def test_the_planted_row_is_first(folder: Path, shifted: bool, world_size: int):
     tokens: Any = defaultdict(int)
     found = 0
     for rank in range(world_size):
-        loader = loader_of(folder, shifted, rank=rank, world_size=world_size)
+        loader = loader_of(folder, shifted=shifted, rank=rank, world_size=world_size)
         for batch in loader:
             labels = batch["labels"]
             losses = np.where(labels == 100 + NOISE, 9.0, 1.0)
