@@ -13,8 +13,6 @@ from pagefeed.core._base import check_choice
 from pagefeed.core.any_loader import AnyLoader
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["Leak", "check_layers"]
-
 Leak: TypeAlias = Literal["refused", "allowed"]
 """What to do with models whose layers would mix documents of a row."""
 

@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 from pagefeed.errors import PagefeedWarning
 
-__all__ = ["DECIDED", "Decided", "warn_of_settings"]
-
 
 class Decided(NamedTuple):
     """A setting that the loader decides."""

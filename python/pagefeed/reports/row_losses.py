@@ -15,8 +15,6 @@ from pagefeed.core.run import Step
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports.sampling import check_counted
 
-__all__ = ["DocumentLoss", "losses_by_row"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class DocumentLoss:
