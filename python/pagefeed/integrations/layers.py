@@ -60,7 +60,7 @@ def check_layers(
         raise InvalidArgumentError(
             f"{type(model).__name__} has layers with a state ({', '.join(layers)}), "
             f"which {'borders' if joined else 'positions'} do not keep inside a "
-            f"document: {who} would mix the documents of a row. Give "
+            f"document: {who} would mix documents packed into a row. Give "
             f"{way if takes_borders and not joined else ''}Documents(max_length=...), "
             "a document in each row; or leak='allowed'"
         )
