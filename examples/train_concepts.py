@@ -18,14 +18,13 @@ from torch import nn
 import pagefeed as pf
 
 LENGTH, BATCH, CONCEPTS = 64, 4, 4
-RECORD = [("token", "u2"), ("metadata", "u4")]
 SPAN = pa.struct([("start", "int32"), ("end", "int32"), ("payload", pa.binary())])
 
 
 def write(folder: Path, count: int = 400) -> None:
     """Write documents with stretches of tokens that are of a concept."""
     rng, documents, concepts = np.random.default_rng(0), [], []
-    with pf.StreamWriter(folder / "stream", dtype=RECORD) as stream:
+    with pf.StreamWriter(folder / "stream", dtype="u2", serialize="bytes") as stream:
         for length in rng.integers(10, 90, count).tolist():
             ids, spans = rng.integers(0, 100, length), []
             for start in range(0, length - 9, 10):

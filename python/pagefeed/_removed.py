@@ -14,6 +14,7 @@ REMOVED = {
     "mixing.ExcessLoss": "`examples/policies/excess_loss.py` of the repository",
     "tokenizer extend --checkpoint": "`pagefeed.prepare.extend_embeddings`",
     "trace --steps": "`pagefeed.reports.replay(loader, steps)`",
+    "dataset.StreamDocument": "`dataset[n]`, a row with the numbers and spans",
     "verify --statistics": "`benchmarks/order_statistics` of the repository",
     "pagefeed bench": "`pagefeed doctor`, which measures the loader on this storage",
     "reports.bench_storage": "`doctor`, which measures the loader on this storage",

@@ -1,6 +1,7 @@
 """Types of datasets, for annotations, and functions that few users call."""
 
 from pagefeed._names import name_as_imported
+from pagefeed._removed import refuse_removed_of
 from pagefeed.aligned import Aligned, AlignedColumn, AlignedColumnNames
 from pagefeed.core.dataset import (
     Dataset,
@@ -14,7 +15,6 @@ from pagefeed.flat import (
     FlatDataset,
     MegatronDataset,
     StreamDataset,
-    StreamDocument,
     StreamWriter,
     mds,
     megatron,
@@ -43,7 +43,6 @@ __all__ = [
     "Source",
     "Spans",
     "StreamDataset",
-    "StreamDocument",
     "StreamWriter",
     "WrittenIndex",
     "check_index",
@@ -58,3 +57,4 @@ __all__ = [
 ]
 
 name_as_imported(__name__)
+refuse_removed_of(__name__)

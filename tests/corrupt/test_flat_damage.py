@@ -1,11 +1,10 @@
 """Damaged flat files are refused by name, and never read as something else."""
 
+import hashlib
 import json
-import zlib
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import pytest
 
 import pagefeed as pf
@@ -59,18 +58,18 @@ def test_megatron_of_floats(tmp_path, code):
 
 
 def stream(folder: Path) -> Path:
-    dtype = [("token", "u2"), ("metadata", "u4")]
-    with pf.StreamWriter(folder, dtype=dtype) as out:
+    with pf.StreamWriter(folder, dtype="u2", serialize="bytes") as out:
         for number, document in enumerate(DOCUMENTS):
             out.append(document, spans=[(0, 1, b"%d" % number)])
     return folder
 
 
 @pytest.mark.parametrize(
-    "name", ["stream.bin", "documents.index", "metadata.index", "metadata.bin"]
+    "suffix",
+    ["in_band.bin", "documents.index", "out_of_band.index", "out_of_band.bin"],
 )
-def test_truncated_shards(tmp_path, name):
-    folder = stream(tmp_path / "s")
+def test_truncated_shards(tmp_path, suffix):
+    folder, name = stream(tmp_path / "s"), f"0000000.{suffix}"
     truncate(folder / name, 1)
     path = folder / name
     refused(errors.CorruptFileError, "truncated", lambda: pf.stream(folder), path)
@@ -78,25 +77,16 @@ def test_truncated_shards(tmp_path, name):
     refused(errors.MissingFileError, "not exist", lambda: pf.stream(folder), path)
 
 
-def test_shards_with_files_of_another(tmp_path):
+def test_borders_that_fall(tmp_path):
     folder = stream(tmp_path / "s")
-    pf.stream(folder).check_contents()
-    for name in ("stream.bin", "metadata.bin", "metadata.index"):
-        found = (folder / name).read_bytes()
-        change(folder / name, 3, b"\xee")
-        with pytest.raises(errors.ChecksumError, match=name):
-            pf.stream(folder).check_contents()
-        (folder / name).write_bytes(found)
-    change(folder / "documents.index", 8, b"\xff\xff\xff")
-    path = folder / "documents.index"
+    path = folder / "0000000.documents.index"
+    change(path, 8, b"\xff\xff\xff")
     refused(errors.CorruptFileError, "must rise", lambda: pf.stream(folder), path)
 
 
 def test_shards_in_another_order_are_another_dataset(tmp_path):
     first, second = stream(tmp_path / "0"), stream(tmp_path / "1")
-    with pf.StreamWriter(
-        tmp_path / "2", dtype=[("token", "u2"), ("metadata", "u4")]
-    ) as out:
+    with pf.StreamWriter(tmp_path / "2", dtype="u2", serialize="bytes") as out:
         out.append([5] * 500)
     prints = {
         pf.stream([first, tmp_path / "2"]).fingerprint,
@@ -123,56 +113,68 @@ def test_shards_of_other_types(tmp_path):
     stream(tmp_path / "0")
     with pf.StreamWriter(tmp_path / "1", dtype="uint16") as out:
         out.append([1, 2])
-    path = tmp_path / "1" / "stream.bin"
+    path = tmp_path / "1"
     match = "make a dataset of each kind"
     refused(errors.UnsupportedError, match, lambda: pf.stream(tmp_path), path)
 
 
 def rewritten(path: Path, **changes: object) -> None:
-    """A header with other content, under a checksum that is right."""
+    """A manifest with other content, under a digest that is right."""
     content = json.loads(path.read_bytes())["content"] | changes
-    text = json.dumps(content)
-    checksum = zlib.crc32(text.encode())
-    path.write_text(f'{{"checksum": {checksum}, "content": {text}}}\n')
+    text = json.dumps(content, sort_keys=True).encode()
+    digest = hashlib.blake2b(text, digest_size=16).hexdigest()
+    path.write_text(json.dumps({"digest": digest, "content": content}))
 
 
 @pytest.mark.parametrize(
     ("changes", "kind", "match"),
     [
-        ({"version": 2}, errors.UnsupportedError, "version 2"),
+        ({"version": 3}, errors.UnsupportedError, "version 3"),
+        ({"version": 1}, errors.UnsupportedError, "write it again by StreamWriter"),
         ({"format": "other"}, errors.UnsupportedError, "other"),
-        ({"dtype": "<f4"}, errors.UnsupportedError, "integers"),
+        ({"dtype": "<f4"}, errors.CorruptFileError, "lacks something.*integers"),
+        ({"dtype": [["a", "<u2"]]}, errors.CorruptFileError, "lacks something"),
         ({"dtype": "nonsense"}, errors.CorruptFileError, "lacks something"),
-        ({"num_tokens": 7}, errors.CorruptFileError, "do not fit"),
-        ({"num_documents": 7}, errors.CorruptFileError, "do not fit"),
-        ({"num_payloads": 7}, errors.CorruptFileError, "do not fit"),
-        ({"files": {}}, errors.CorruptFileError, "do not fit"),
-        ({"num_tokens": None}, errors.CorruptFileError, "lacks something"),
-        ({"num_documents": -1}, errors.CorruptFileError, "lacks something"),
-        ({"num_tokens": float("inf")}, errors.CorruptFileError, "lacks something"),
         ({"dtype": "u2,(2"}, errors.CorruptFileError, "lacks something"),
         ({"dtype": 7}, errors.CorruptFileError, "lacks something"),
-        ({"serialization": "pickle"}, errors.CorruptFileError, "lacks something"),
-        (
-            {"files": {"../a": {"bytes": 1, "crc32": 1}}},
-            errors.CorruptFileError,
-            "lacks something",
-        ),
+        ({"suffixes": ["/../a"]}, errors.CorruptFileError, "lacks something"),
+        ({"sizes": []}, errors.CorruptFileError, "lacks something"),
+        ({"sizes": [[1, 2, 3]]}, errors.CorruptFileError, "lacks something"),
+        ({"sizes": [[1, 2, 3, -4]]}, errors.CorruptFileError, "lacks something"),
+        ({"sizes": [[1, 2, 3, 1e400]]}, errors.CorruptFileError, "lacks something"),
+        ({"digests": []}, errors.CorruptFileError, "lacks something"),
+        ({"digests": ["../a"]}, errors.CorruptFileError, "lacks something"),
     ],
 )
-def test_headers_that_say_something_else(tmp_path, changes, kind, match):
+def test_manifests_that_say_something_else(tmp_path, changes, kind, match):
     path = stream(tmp_path) / "stream.json"
     rewritten(path, **changes)
     refused(kind, match, lambda: pf.stream(tmp_path), path)
 
 
+def test_shards_that_are_missing_or_added_are_named(tmp_path):
+    for shard in (2, 0, 1):  # In any order; the last to be closed writes the manifest.
+        with pytest.raises(errors.MissingFileError, match=r"stream\.json"):
+            pf.stream(tmp_path)
+        with pf.StreamWriter(tmp_path, dtype="u2", shard=shard, num_shards=3) as out:
+            out.append([shard])
+    assert [row["input_ids"] for row in pf.stream(tmp_path)] == [[0], [1], [2]]
+    with pytest.raises(errors.InvalidArgumentError, match="has a stream"):
+        pf.StreamWriter(tmp_path, dtype="u2", shard=3, num_shards=4)
+    last = tmp_path / "0000002.in_band.bin"
+    added = last.rename(tmp_path / "0000003.in_band.bin")
+    refused(errors.MissingFileError, "3 shards", lambda: pf.stream(tmp_path), last)
+    last.write_bytes(added.read_bytes())
+    refused(errors.CorruptFileError, "of 3 shards", lambda: pf.stream(tmp_path), added)
+
+
 @pytest.mark.parametrize(
     "damage", [b"", b"{}", b"[1]", b"[" * 99_999, b"\xff\xfe", None]
 )
-def test_damaged_headers(tmp_path, damage):
+def test_damaged_manifests(tmp_path, damage):
     path = stream(tmp_path) / "stream.json"
     if damage is None:
-        path.write_bytes(path.read_bytes().replace(b"num_tokens", b"num_tokenz"))
+        path.write_bytes(path.read_bytes().replace(b"sizes", b"sizez"))
     else:
         path.write_bytes(damage)
     refused(errors.CorruptFileError, "damaged", lambda: pf.stream(tmp_path), path)
@@ -268,29 +270,11 @@ def test_mds_indexes_that_lack_something(tmp_path):
         refused(errors.CorruptFileError, "no index", lambda: pf.mds(folder), path)
 
 
-def test_payloads_of_other_types(tmp_path):
-    dtype = [("token", "u2"), ("metadata", "u4")]
-    with pf.StreamWriter(tmp_path, dtype=dtype, serialize="numpy") as out:
-        out.append([1, 2], spans=[(0, 1, np.arange(6).reshape(2, 3))])
-    dataset = pf.stream(tmp_path)
-    assert dataset.payload(b"<i2 (2, 1)\n1234").shape == (2, 1)
-    for payload in (
-        b"<i2 (4611686018427387904, 4)\n",
-        b"<i2 (-1,)\n1234",
-        b"<i2 " + b"-" * 50_000 + b"1\n",
-        b"<i2 (1180591620717411303424,)\n",
-        b"i4,(2 (0,)\n",
-        b"O (1,)\n12345678",
-        b"\xff",
-        b"",
-    ):
-        with pytest.raises(errors.CorruptFileError, match="payload is damaged"):
-            dataset.payload(payload)
-    data = (tmp_path / "metadata.bin").read_bytes()
-    (tmp_path / "metadata.bin").write_bytes(b"O" * len(data))
-    with pytest.raises(errors.CorruptFileError, match="payload is damaged") as caught:
-        dataset.document(0)
-    assert caught.value.file == str(tmp_path / "metadata.bin")
+def test_what_streams_had_is_refused_by_what_to_use(tmp_path):
+    data = pf.stream(stream(tmp_path))
+    with pytest.raises(errors.InvalidArgumentError, match=r"dataset\[n\]"):
+        data.document(0)
+    assert not hasattr(data, "nothing")
 
 
 def test_a_writer_that_fails_leaves_no_shard(tmp_path):
@@ -307,32 +291,42 @@ def test_a_writer_that_fails_leaves_no_shard(tmp_path):
 
 
 def test_what_a_writer_refuses(tmp_path):
-    dtype = [("token", "u2"), ("weight", "f4"), ("metadata", "u4")]
-    with pf.StreamWriter(tmp_path / "a", dtype=dtype) as out:
+    dtype = [("token", "u2"), ("weight", "f4")]
+    with pf.StreamWriter(tmp_path / "a", dtype=dtype, serialize="bytes") as out:
         with pytest.raises(errors.TokenRangeError, match="wider dtype"):
             out.append([1, 70_000], weight=[0, 0])
         with pytest.raises(errors.InvalidArgumentError, match="whole"):
             out.append([0.5], weight=[0])
-        with pytest.raises(errors.InvalidArgumentError, match="asks for"):
+        with pytest.raises(errors.InvalidArgumentError, match="give the numbers"):
             out.append([1, 2])
         with pytest.raises(errors.InvalidArgumentError, match="one number each"):
             out.append([1, 2], weight=[1])
         for spans in (
-            [(0, 3, b"")],
-            [(1, 1, b"")],
-            [(0, 2, b""), (1, 2, b"")],
-            [(-1, 1, b"")],
+            [(0, 3, b"a")],
+            [(1, 1, b"a")],
+            [(0, 2, b"a"), (1, 2, b"a")],
+            [(-1, 1, b"a")],
         ):
             with pytest.raises(errors.InvalidArgumentError, match="do not overlap"):
                 out.append([1, 2], weight=[1, 1], spans=spans)
-        with pytest.raises(errors.InvalidArgumentError, match="not bytes"):
-            out.append([1, 2], weight=[1, 1], spans=[(0, 1, "text")])
+        for payload in ("text", b""):
+            with pytest.raises(errors.InvalidArgumentError, match="must be bytes"):
+                out.append([1, 2], weight=[1, 1], spans=[(0, 1, payload)])
     assert len(pf.stream(tmp_path)) == 0
     with pytest.raises(errors.InvalidArgumentError, match="is closed"):
         out.append([1], weight=[1])
-    with pytest.raises(errors.InvalidArgumentError, match="has a shard already"):
+    with pytest.raises(errors.InvalidArgumentError, match="has a stream, or shard 0"):
         pf.StreamWriter(tmp_path / "a", dtype="u2")
-    with pytest.raises(errors.InvalidArgumentError, match="no field 'token'"):
+    with pytest.raises(errors.InvalidArgumentError, match="called 'token'"):
         pf.StreamWriter(tmp_path / "b", dtype=[("tokens", "u2")])
-    with pytest.raises(errors.InvalidArgumentError, match="serialize="):
-        pf.StreamWriter(tmp_path / "b", dtype="u2", serialize=cast("Any", "json"))
+    old = [("token", "u2"), ("metadata", "u4")]
+    with pytest.raises(errors.InvalidArgumentError, match="without 'metadata'"):
+        pf.StreamWriter(tmp_path / "b", dtype=old)
+    for how in ("json", "numpy"):
+        with pytest.raises(errors.InvalidArgumentError, match="callable"):
+            pf.StreamWriter(tmp_path / "b", dtype="u2", serialize=cast("Any", how))
+    with (
+        pf.StreamWriter(tmp_path / "b", dtype="u2") as out,
+        pytest.raises(errors.InvalidArgumentError, match="need payloads"),
+    ):
+        out.append([1, 2], spans=[(0, 1, b"a")])

@@ -122,8 +122,6 @@ def flat(job: Job) -> bool:
 
 def stream(job: Job) -> bool:
     dataset = pf.stream(job["folder"], aligned=["weight"])
-    for row in range(min(len(dataset), 30)):
-        dataset.document(row)
     return _flat(dataset, fields=("input_ids", "metadata"))
 
 

@@ -124,10 +124,10 @@ def _flat(name: str, documents: flat_files.Documents, folder: Path) -> None:
 
 
 def _stream(folder: Path, documents: flat_files.Documents) -> None:
-    dtype = [("token", "u2"), ("weight", "f4"), ("metadata", "u4")]
-    with pf.StreamWriter(folder, dtype=dtype, serialize="numpy") as out:
+    dtype = [("token", "u2"), ("weight", "f4")]
+    with pf.StreamWriter(folder, dtype=dtype, serialize="bytes") as out:
         for document in documents:
-            spans = [(0, 1, np.arange(len(document) % 5))]
+            spans = [(0, 1, bytes(1 + len(document) % 5))]
             out.append(document, weight=np.ones(len(document)), spans=spans)
 
 

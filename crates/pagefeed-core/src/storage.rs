@@ -259,41 +259,6 @@ pub fn coalesce(
     })
 }
 
-/// Appends rising ranges of a file to `bytes`, and their positions there to `positions`;
-/// near ones are read together. Returns the number of reads.
-pub fn read_near(
-    storage: &dyn Storage,
-    file: &FileId,
-    ranges: &[Range<u64>],
-    bytes: &mut Vec<u8>,
-    positions: &mut Vec<Range<usize>>,
-) -> Result<u64> {
-    let (mut runs, mut end) = (Vec::new(), bytes.len());
-    for (run, numbers) in coalesce(ranges.iter().cloned(), GAP, u64::MAX) {
-        let position = |at: u64| end + (at - run.start) as usize;
-        let own = ranges[numbers].iter();
-        positions.extend(own.map(|range| position(range.start)..position(range.end)));
-        end = position(run.end);
-        runs.push(run);
-    }
-    let before = bytes.len();
-    bytes
-        .try_reserve_exact(end - before)
-        .map_err(|_| Error::limit(format!("no memory for {} bytes", end - before)))?;
-    bytes.resize(end, 0);
-    let mut rest = &mut bytes[before..];
-    let mut wanted = Vec::with_capacity(runs.len());
-    for run in runs.iter().filter(|run| !run.is_empty()) {
-        let (own, behind) = rest.split_at_mut((run.end - run.start) as usize);
-        wanted.push((run.start, own));
-        rest = behind;
-    }
-    if !wanted.is_empty() {
-        storage.read_many_into(file, &mut wanted)?;
-    }
-    Ok(wanted.len() as u64)
-}
-
 /// A storage with bytes that were fetched ahead.
 pub struct Overlay<'a> {
     fetched: &'a Fetched,
@@ -376,29 +341,6 @@ mod tests {
     fn ranges_that_touch_are_coalesced() {
         let ranges = FileRanges::new(file("a"), vec![30..40, 0..10, 10..20, 35..50, 5..8]);
         assert_eq!(ranges.ranges, [0..20, 30..50]);
-    }
-
-    #[test]
-    fn ranges_near_each_other_are_one_read() {
-        let storage = Counting::default();
-        let far = 2 * GAP;
-        let file = FileId {
-            stamp: Stamp {
-                size: far + 100,
-                ..file("a").stamp
-            },
-            ..file("a")
-        };
-        let ranges = [3..5, 5..5, 4..6, 10..12, far..far, far..far + 2];
-        let (mut bytes, mut positions) = (vec![9], Vec::new());
-        let reads = read_near(&storage, &file, &ranges, &mut bytes, &mut positions);
-        assert_eq!(reads.unwrap(), 2);
-        assert_eq!(storage.0.lock().unwrap().concat(), [3..12, far..far + 2]);
-        for (range, position) in ranges.iter().zip(positions) {
-            let expected: Vec<u8> = range.clone().map(|byte| byte as u8).collect();
-            assert_eq!(bytes[position], expected);
-        }
-        assert_eq!((bytes.len(), bytes[0]), (12, 9));
     }
 
     #[test]

@@ -50,8 +50,8 @@ impl FlatField {
 pub struct RecordColumn {
     index: Py<Index>,
     field: CoreField,
-    /// For streams: the payloads of each shard, and their bytes.
-    shards: Option<(Vec<ShardPayloads>, Vec<u64>)>,
+    /// For streams: the payloads of each shard.
+    shards: Option<Vec<ShardPayloads>>,
     /// Bits of the number of markers, where documents are infilled.
     filling: Option<u64>,
 }
@@ -60,15 +60,12 @@ impl RecordColumn {
     /// Returns the column for the core, with counts of reads at 0.
     pub fn column(&self) -> Result<CoreColumn> {
         let column = self.index.get().indexed(false);
-        let values = match &self.shards {
+        let values = match self.shards.clone() {
             None => RecordValues::Numbers(self.field),
-            Some((shards, sizes)) => {
+            Some(shards) => {
                 let storage = Arc::clone(&column.storage);
-                let (index, offset) = (&column.index, self.field.offset);
-                let shards = shards.clone();
-                RecordValues::Spans(Arc::new(StreamSpans::new(
-                    index, storage, offset, shards, sizes,
-                )?))
+                let spans = StreamSpans::new(&column.index, storage, self.field, shards)?;
+                RecordValues::Spans(Arc::new(spans))
             }
         };
         Ok(CoreColumn { column, values })
@@ -89,8 +86,8 @@ impl RecordColumn {
 impl RecordColumn {
     /// The number of a type that lies behind `offset` bytes of each record of an index; if
     /// there are `shards`, it is that of a payload. Each of them is the file of the offsets
-    /// of its payloads, the file of these, how many there are, and their bytes. Where the
-    /// documents of the index are infilled, markers have the bits `filling`.
+    /// of its payloads, and the file of these. Where the documents of the index are
+    /// infilled, markers have the bits `filling`.
     #[new]
     #[pyo3(signature = (index, dtype, offset, shards=None, filling=None))]
     fn new(
@@ -98,7 +95,7 @@ impl RecordColumn {
         index: Py<Index>,
         dtype: &str,
         offset: usize,
-        shards: Option<Vec<(String, String, u64, u64)>>,
+        shards: Option<Vec<(String, String)>>,
         filling: Option<u64>,
     ) -> PyResult<Self> {
         let field = FlatField::new(dtype, offset)?.field;
@@ -108,14 +105,11 @@ impl RecordColumn {
             let path = path.as_str().into();
             Ok(FileId { path, stamp })
         };
-        let shard = |(offsets, payloads, count, size)| -> Result<_> {
-            let (offsets, payloads) = (located(offsets)?, located(payloads)?);
-            let shard = ShardPayloads {
-                offsets,
-                payloads,
-                count,
-            };
-            Ok((shard, size))
+        let shard = |(offsets, payloads)| -> Result<_> {
+            Ok(ShardPayloads {
+                offsets: located(offsets)?,
+                payloads: located(payloads)?,
+            })
         };
         let all = |shards: Vec<_>| shards.into_iter().map(shard).collect::<Result<_>>();
         let shards = detached(py, || shards.map(all).transpose())?;

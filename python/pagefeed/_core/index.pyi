@@ -140,7 +140,7 @@ class RecordColumn:
         index: Index,
         dtype: str,
         offset: int,
-        shards: Sequence[tuple[str, str, int, int]] | None = None,
+        shards: Sequence[tuple[str, str]] | None = None,
         filling: int | None = None,
     ) -> RecordColumn: ...
     @property

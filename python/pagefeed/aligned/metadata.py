@@ -58,7 +58,8 @@ class Metadata:
         )
         _check_names(named, spans & plain)
         for data in datasets:
-            refuse_unknown_rows(data.spans, "metadata")
+            if not data.span_columns:  # Spans lie beside each token.
+                refuse_unknown_rows(data.spans, "metadata")
         sources = (tuple(_source(data, name) for name in named) for data in datasets)
         metadata = cls(
             tuple(named), tuple(name in spans for name in named), tuple(sources)

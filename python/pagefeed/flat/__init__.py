@@ -16,7 +16,6 @@ from pagefeed.flat.megatron_files import MegatronDataset, MegatronOutput, megatr
 from pagefeed.flat.output import Output, TokenRows
 from pagefeed.flat.pages import document_pages
 from pagefeed.flat.raw import NpyOutput, RawOutput, tokens
-from pagefeed.flat.stream_document import StreamDocument
 from pagefeed.flat.stream_shards import StreamDataset, stream
 from pagefeed.flat.stream_writer import StreamOutput, StreamWriter
 
@@ -42,7 +41,6 @@ __all__ = [
     "RecordColumn",
     "Records",
     "StreamDataset",
-    "StreamDocument",
     "StreamWriter",
     "TokenFormat",
     "TokenRows",

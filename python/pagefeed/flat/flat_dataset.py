@@ -21,9 +21,8 @@ from pagefeed.flat.flat_recipe import FlatRecipe
 from pagefeed.flat.output import Output
 from pagefeed.parquet_files import Erasable, Infillable, Selectable
 
-PayloadFiles = tuple[str, str, int, int]
-"""For a shard: path of the payload index, path of the payloads, their number, their
-bytes."""
+PayloadFiles = tuple[str, str]
+"""For a shard: path of the payload index, path of the payloads."""
 
 
 class RecordColumn(PageIndex):

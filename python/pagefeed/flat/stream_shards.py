@@ -1,41 +1,58 @@
-"""Token streams: shards as :class:`StreamWriter` leaves them."""
+"""Token streams: shards as :class:`StreamWriter` or GuideLoom leaves them."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
 from pagefeed import _core
 from pagefeed.aligned import AlignedColumnNames, AlignedSource, parse_aligned
 from pagefeed.core._base import Int64Array, check_columns, lazy
 from pagefeed.core.dataset import PageIndex
-from pagefeed.core.storage import PathLike, Paths, Storage
-from pagefeed.errors import ColumnNotFoundError, DataError, InvalidArgumentError
-from pagefeed.flat.flat_dataset import FlatDataset, PayloadFiles, RecordColumn
-from pagefeed.flat.flat_file import FlatFile, FlatFormat, Records, corrupt, unsupported
-from pagefeed.flat.pages import document_pages
-from pagefeed.flat.payloads import Deserialize, deserializer
-from pagefeed.flat.stream_document import StreamDocument, read_document
-from pagefeed.flat.stream_header import (
+from pagefeed.core.storage import PathLike, Paths, Storage, names_in
+from pagefeed.errors import (
+    ColumnNotFoundError,
+    InvalidArgumentError,
+    MissingFileError,
+)
+from pagefeed.flat.flat_dataset import FlatDataset, RecordColumn
+from pagefeed.flat.flat_file import (
+    FlatFile,
+    FlatFormat,
+    Records,
+    corrupt,
+    sampled_digest,
+    token_dtype,
+    unsupported,
+)
+from pagefeed.flat.pages import document_pages, joined_pages
+from pagefeed.flat.stream_manifest import (
     DOCUMENTS,
-    HEADER,
     INDEX,
-    METADATA,
+    MANIFEST,
     PAYLOADS,
     TOKEN,
     TOKENS,
-    StreamHeader,
-    read_header,
+    check_shards,
+    parse_records,
+    read_manifest,
+    shard_base,
+    stored_dtype,
 )
 
 SPANS = "spans"
 """Default name of the column of spans."""
+_REMOVED = {
+    "document": "dataset[n] has the numbers and spans of a document",
+    "payload": "make an object of the bytes as serialize= of your writer made them",
+    "check_contents": "sizes are checked when it is opened; keep checksums of files",
+}
 _AT_ONCE = 1 << 22
-"""Documents whose borders are in memory at a time."""
+"""Numbers that are in memory at a time."""
 
 
 class Field(NamedTuple):
@@ -62,69 +79,119 @@ class Field(NamedTuple):
 class StreamFormat(FlatFormat):
     """Format of shards of streams."""
 
+    records: Records
+    """Where the tokens lie."""
+    has_manifest: bool
+    """Whether pagefeed wrote them."""
+    document: Field | None = None
+    """Number of records that changes where a document begins."""
     fields: tuple[Field, ...] = ()
     """Fields that are delivered with the tokens."""
 
     def sides(self, path: str) -> tuple[str, ...]:
-        """Return the header of the shard."""
-        return (_header_of(path),)
+        """Return the manifest of the shards, or the borders of documents."""
+        if self.has_manifest:
+            return (f"{_shard_of(path)[0]}/{MANIFEST}",)
+        return (_beside(path, INDEX),) if path.endswith(PAYLOADS) else ()
 
     def digest(self, storage: Storage, path: str) -> bytes:
-        """Return a digest of the header, which has checksums of all files."""
-        text = read_header(storage, _header_of(path)).text()
-        return hashlib.blake2b(text, digest_size=16).digest()
+        """Return a digest of samples, which the manifest keeps."""
+        if self.has_manifest:
+            folder, number = _shard_of(path)
+            return bytes.fromhex(read_manifest(storage, folder).digests[number])
+        return sampled_digest(storage, path)
 
     def read(self, storage: Storage, path: str) -> FlatFile:
         """Find the documents."""
-        header = read_header(storage, _header_of(path))
-        header.check_sizes(storage)
-        dtype = header.dtype
-        if not set(self.fields) <= set(_fields(dtype)):
-            names = [field.name for field in self.fields]
-            raise unsupported(
-                header.path,
-                f"records are {dtype}, and others of the dataset have {names} "
-                "elsewhere or of another type: make a dataset of each kind of shards, "
-                "and mix them",
+        size, num_bytes = self.records.size, storage.size(path)
+        if self.has_manifest:
+            _check_sizes(storage, path)
+        elif num_bytes % size:
+            raise corrupt(
+                path,
+                f"{num_bytes:,} bytes are no whole number of records of {size}: it is "
+                "truncated, or of another dtype",
             )
-        if dtype.names is None:
-            records = Records(dtype.name, dtype.itemsize)
+        count = num_bytes // size
+        if self.records.borderless:
+            return self.records, joined_pages(0, count, size)
+        if self.document is not None:
+            lengths = self._changes(storage, path, self.document, count)
         else:
-            offset = header.offset_of(TOKEN)
-            records = Records(dtype[TOKEN].name, dtype.itemsize, offset)
-        pages = document_pages(0, _lengths(storage, header), dtype.itemsize)
-        return records, pages
+            borders = INDEX if path.endswith(PAYLOADS) else DOCUMENTS
+            unit = size if borders == INDEX else 1
+            lengths = _lengths(storage, _beside(path, borders), unit, count)
+        return self.records, document_pages(0, lengths, size)
+
+    def _changes(
+        self, storage: Storage, path: str, document: Field, count: int
+    ) -> Iterator[Int64Array]:
+        """Yield the lengths of documents, which differ in a number; reads all."""
+        size, begun, last = self.records.size, 0, None
+        where = {"offsets": [document.offset], "itemsize": size}
+        record: np.dtype[Any] = np.dtype(
+            {"names": ["id"], "formats": [document.dtype], **where}  # type: ignore[call-overload]
+        )
+        for first in range(0, count, _AT_ONCE):
+            stop = min(count, first + _AT_ONCE)
+            data = storage.read(path, first * size, stop * size)
+            ids = np.frombuffer(data, record)["id"]
+            before = ids[0] if last is None else last
+            begins = first + np.flatnonzero(np.concatenate([[before], ids[:-1]]) != ids)
+            yield np.diff(begins, prepend=begun)
+            begun, last = int(begins[-1]) if len(begins) else begun, ids[-1]
+        if count:
+            yield np.array([count - begun])
 
 
-def _fields(dtype: np.dtype[Any]) -> list[Field]:
-    """Return the fields of a record besides its token."""
-    fields: Any = dtype.fields or {}
-    return [
-        Field(name, kind.name, offset)
-        for name, (kind, offset) in fields.items()
-        if name not in (TOKEN, METADATA) and kind.kind in "iuf"
-    ]
+def _beside(path: str, suffix: str) -> str:
+    """Return another file of the shard of a file."""
+    return path.removesuffix(TOKENS).removesuffix(PAYLOADS) + suffix
 
 
-def _header_of(path: str) -> str:
-    return path.removesuffix(TOKENS) + HEADER
+def _shard_of(path: str) -> tuple[str, int]:
+    """Return the folder and the number of the shard of a file."""
+    folder, _, name = path.rpartition("/")
+    return folder, int(_beside(name, ""))
 
 
-def _lengths(storage: Storage, header: StreamHeader) -> Iterator[Int64Array]:
-    path, last = header.file(DOCUMENTS), 0
-    for first in range(0, header.num_documents + 1, _AT_ONCE):
-        stop = min(header.num_documents + 1, first + _AT_ONCE)
-        borders = storage.numbers(path, "<u8", 8 * first, stop - first)
-        rising = borders.astype(np.int64)
-        lengths = np.diff(rising, prepend=np.int64(last))
-        if (lengths < 0).any() or (first == 0 and borders[0] != 0):
-            raise corrupt(path, "borders of documents must rise, from 0 on")
+def _check_sizes(storage: Storage, path: str) -> None:
+    """Check that files of a shard have the sizes in the manifest.
+
+    Raises:
+        CorruptFileError: If one differs.
+    """
+    folder, number = _shard_of(path)
+    manifest = read_manifest(storage, folder)
+    for suffix, size in zip(manifest.suffixes, manifest.sizes[number], strict=True):
+        num_bytes = storage.size(_beside(path, suffix))
+        if num_bytes != size:
+            raise corrupt(
+                _beside(path, suffix),
+                f"has {num_bytes:,} bytes, its manifest promises {size:,}: it is "
+                "truncated, or of another shard",
+            )
+
+
+def _lengths(
+    storage: Storage, path: str, unit: int, count: int
+) -> Iterator[Int64Array]:
+    """Yield the lengths of documents by their borders, in units of some bytes."""
+    last, num_bytes = 0, storage.size(path)
+    num_borders = num_bytes // 8
+    for first in range(0, num_borders, _AT_ONCE):
+        stop = min(num_borders, first + _AT_ONCE)
+        borders = storage.numbers(path, "<i8", 8 * first, stop - first)
+        lengths = np.diff(borders, prepend=np.int64(last))
+        if (lengths < 0).any() or (first == 0 and borders[0]) or (lengths % unit).any():
+            raise corrupt(path, f"borders must rise, from 0 on, by multiples of {unit}")
         last = int(borders[-1])
-        yield lengths[1:] if first == 0 else lengths
-    if last != header.num_tokens:
+        yield lengths[first == 0 :] // unit
+    if num_bytes % 8 or not num_borders or last != count * unit:
         raise corrupt(
             path,
-            f"its documents end at token {last:,}, the shard has {header.num_tokens:,}",
+            f"{num_bytes:,} bytes of borders end at {last // unit:,}, and the shard "
+            f"has {count:,} tokens: one of the files is truncated",
         )
 
 
@@ -141,9 +208,29 @@ class StreamDataset(FlatDataset):
     @lazy
     def _span_column(self) -> PageIndex:
         """The column of spans."""
-        headers = [_header_of(path) for path in self.files]
-        offset, shards = _payload_files(headers)
-        return RecordColumn(self.index, "uint32", offset, shards)
+        shards = [(_beside(f, INDEX), _beside(f, PAYLOADS)) for f in self.files]
+        storage = self.index.storage
+        for index, payloads in shards if not self.format.has_manifest else ():
+            last, size = storage.size(index) // 8 * 8 - 8, storage.size(payloads)
+            end = storage.numbers(index, "<i8", last, 1)[0] if last >= 0 else -1
+            if end != size:
+                raise corrupt(
+                    payloads,
+                    f"has {size:,} bytes, and payloads end at {end:,} by {index}: one "
+                    "of the files is truncated",
+                )
+        return RecordColumn(self.index, "int32", 0, tuple(shards))
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Raise an error; of what earlier versions had it says what to use.
+
+        Raises:
+            InvalidArgumentError: If earlier versions had it.
+            AttributeError: If they had not.
+        """
+        if name in _REMOVED:
+            raise InvalidArgumentError(f"a stream has no {name} now: {_REMOVED[name]}")
+        raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
 
     def source_of(self, column: str) -> PageIndex:
         """Return the pages of a column: tokens, an aligned field, or spans.
@@ -161,122 +248,66 @@ class StreamDataset(FlatDataset):
                 )
         return self.column_index(column)
 
-    def payload(self, data: bytes) -> Any:
-        """Parse a payload from the bytes in a batch or row.
 
-        Args:
-            data: The ``payload`` of a span.
+class _Folder(NamedTuple):
+    """What a folder of shards says of them."""
 
-        Returns:
-            An array if the writer had ``serialize="numpy"``, the Python value if it had
-            ``"msgpack"``, and otherwise the same bytes.
+    files: list[str]
+    dtype: np.dtype[Any] | None
+    has_spans: bool
 
-        Raises:
-            CorruptFileError: If the bytes are not such a payload.
-            InvalidArgumentError: If ``data`` is not bytes.
-            MissingDependencyError: If payloads are msgpack, which is not installed.
-
-        Example:
-            >>> spans = batch["metadata"].to_pylist()[0]["spans"]  # doctest: +SKIP
-            >>> dataset.payload(spans[0]["payload"])  # doctest: +SKIP
-            array([0.25, 0.5])
-        """
-        if not isinstance(data, bytes | bytearray | memoryview):
-            raise InvalidArgumentError(
-                f"data={data!r:.60} must be bytes: the payload of a span"
-            )
-        return self._deserialize(bytes(data))
-
-    @lazy
-    def _deserialize(self) -> Deserialize:
-        header = read_header(Storage(), _header_of(self.files[0]))
-        return deserializer(header.serialization, None, None)
-
-    def check_contents(self) -> None:
-        """Compare all bytes of all shards with their checksums; reads everything.
-
-        Raises:
-            ChecksumError: For the first file that is not as it was written.
-        """
-        storage = Storage()
-        for path in self.files:
-            header = read_header(storage, _header_of(path))
-            header.check_sizes(storage)
-            header.check_contents(storage)
-
-    def document(
-        self, row: int, *, deserialize: Deserialize | None = None
-    ) -> StreamDocument:
-        """Return a document with its further fields and its spans.
-
-        It makes three reads, however many spans there are: tokens, index and payloads.
-
-        Args:
-            row: Number of the document in this dataset; negative ones count from the
-                end.
-            deserialize: Function that parses payloads from bytes, for those that a
-                callable of yours wrote. By default they are parsed as ``serialize`` of
-                the writer says, or stay bytes.
-
-        Raises:
-            OutOfRangeError: If there is no such document.
-            InvalidArgumentError: If the document is erased.
-            CorruptFileError: If a token names a payload that is not there.
-            MissingDependencyError: If payloads are msgpack, which is not installed.
-
-        Example:
-            >>> dataset.document(3).spans  # doctest: +SKIP
-            [(1, 3, b'payload')]
-        """
-        row_of_dataset = self._checked_row(row)
-        spans, storage = self.spans, Storage()
-        if (
-            spans.erased is not None
-            and spans.erased.holds(np.array([row_of_dataset]))[0]
-        ):
-            raise InvalidArgumentError(f"document {row_of_dataset} is erased")
-        index, [row] = self.index.plain, spans.rows_of_index([row_of_dataset]).tolist()
-        [file] = index.files_of_rows([row]).tolist()
-        borders = index.values_of_rows([row, row + 1]) - index.file_first_value[file]
-        begin, end = borders.tolist()
-        header = read_header(storage, _header_of(self.files[file]))
-        return read_document(storage, header, begin, end - begin, deserialize)
+    @property
+    def kind(self) -> str:
+        """Type of the records, and what lies beside them."""
+        kind = "those of GuideLoom" if self.dtype is None else f"{self.dtype}"
+        return kind + " with spans" * self.has_spans
 
 
 def stream(
     paths: Paths,
     *,
+    dtype: npt.DTypeLike | None = None,
+    document: str | None = None,
     column: str = "input_ids",
     aligned: AlignedColumnNames = (),
     spans: Iterable[str] | None = None,
     cache_dir: PathLike | None = None,
 ) -> StreamDataset:
-    """Return a dataset of token streams, as :class:`StreamWriter` wrote them.
+    """Return a dataset of token streams of :class:`StreamWriter` or GuideLoom.
+
+    Files of GuideLoom do not say their type, where documents end, and how many shards
+    there are: give ``dtype``, and ``document`` if records have such a number. Without
+    it a shard is one document, and only :class:`Windows` cut it. Documents of GuideLoom
+    are read if their bytes are tokens of ``dtype``.
 
     Args:
         paths: Folders with shards in them or below, or a list, whose order is kept.
+        dtype: Type of the records of shards without a manifest: of the tokens, or a
+            structure with a field called ``token`` or as ``column``.
+        document: Number of such records that changes where a document begins. All
+            records are read once to find it; a cache folder keeps the result.
         column: Name for the column of tokens.
         aligned: Fields of the records that arrive with their tokens, with their
             padding, see :func:`parquet`.
         spans: Name of the spans in tables of metadata, as a list of one name. By
             default ``["spans"]`` if the shards have spans; ``[]`` leaves them out. They
-            come as ``start``, ``end`` and ``payload``, which is bytes, see
-            :meth:`StreamDataset.payload`.
+            come as ``start``, ``end`` and ``payload``, which is bytes.
         cache_dir: Folder for the index, see :func:`parquet`.
 
     Raises:
-        MissingFileError: If there is no shard.
+        MissingFileError: If there is no shard, or one is missing.
+        CorruptFileError: If a folder has files that its manifest does not name.
         ColumnNotFoundError: If records have no such number, or no spans.
         InvalidArgumentError: If an argument is invalid.
+        UnsupportedError: If folders hold different kinds of records.
 
     Example:
         >>> stream("corpus/stream")  # doctest: +SKIP
     """
-    listed = Storage().list_files(paths, (HEADER,))
-    headers = [path.removesuffix(TOKENS) for path in listed]
-    headers = [path if path.endswith(HEADER) else path + HEADER for path in headers]
-    first = read_header(Storage(), headers[0])
-    field_of = {field.name: field for field in _fields(first.dtype)}
+    found = _open_folders(paths)
+    record = _records_of(found, dtype, document)
+    has_spans = found.has_spans
+    token, by_name = _fields(record, column, 4 * has_spans)
     chosen = parse_aligned(aligned, [column])
     for beside in chosen:
         like = beside.like
@@ -285,31 +316,122 @@ def stream(
                 f"aligned={beside.column!r}: records of a stream have one number for "
                 "each token as it is: leave width, first, count and scale out"
             )
-    taken = [column, *(name for name, _ in chosen)]
-    for name in taken[1:]:
-        if name not in field_of:
+    taken = [name for name, _ in chosen]
+    for name in [*taken, *[document] * (document is not None)]:
+        if name not in by_name:
             raise ColumnNotFoundError(
-                f"aligned={name!r}: {headers[0]} has {sorted(field_of)} beside its "
-                "tokens"
+                f"{name!r}: {found.files[0]} has {sorted(by_name)} beside its tokens"
             )
+    has_manifest = found.dtype is not None
+    are_documents = has_manifest or found.files[0].endswith(PAYLOADS)
+    size = stored_dtype(record, has_spans=has_spans).itemsize
     return StreamDataset(
-        files=tuple(header.removesuffix(HEADER) + TOKENS for header in headers),
-        format=StreamFormat(tuple(field_of[name] for name, _ in chosen)),
+        files=tuple(found.files),
+        format=StreamFormat(
+            Records(token.dtype, size, token.offset, not (are_documents or document)),
+            has_manifest,
+            None if document is None else by_name[document],
+            tuple(by_name[name] for name in taken),
+        ),
         column=column,
         aligned=chosen,
-        span_columns=_span_columns(spans, first, taken),
+        span_columns=_span_columns(spans, found, [column, *taken]),
         cache_dir=cache_dir,
     )
 
 
+def _open_folders(paths: Paths) -> _Folder:
+    """Return what folders say of their shards, the same each.
+
+    Raises:
+        UnsupportedError: If they differ.
+    """
+    listed = Storage().list_files(paths, (MANIFEST, TOKENS, PAYLOADS))
+    folders = dict.fromkeys(path.rpartition("/")[0] for path in listed)
+    each = {folder: _open_folder(folder) for folder in folders}
+    first, *_ = each.values()
+    for folder, own in each.items():
+        if own.kind != first.kind:
+            raise unsupported(
+                folder,
+                f"records are {own.kind}, and those of {first.files[0]} {first.kind}: "
+                "make a dataset of each kind of shards, and mix them",
+            )
+    files = [file for folder in each.values() for file in folder.files]
+    return first._replace(files=files)
+
+
+def _records_of(
+    found: _Folder, dtype: npt.DTypeLike | None, document: str | None
+) -> np.dtype[Any]:
+    """Return the type of the user's records, of the manifest or as given."""
+    given = None if dtype is None else parse_records(dtype)
+    record = given if found.dtype is None else found.dtype
+    if record is None:
+        raise InvalidArgumentError(
+            f"{found.files[0]} has no {MANIFEST} beside it, as StreamWriter leaves it: "
+            "say of what type its records are, pagefeed.stream(..., dtype='int64')"
+        )
+    if found.dtype is not None and (document or given not in (None, record)):
+        raise InvalidArgumentError(
+            f"dtype={dtype!r}, document={document!r}: {found.files[0]} has a manifest, "
+            f"with records of {record} and documents: leave them out"
+        )
+    return record
+
+
+def _open_folder(folder: str) -> _Folder:
+    """Check that all files of a folder are there; return those of tokens."""
+    names, dtype = names_in(folder), None
+    if MANIFEST in names:
+        dtype, suffixes, sizes, _ = read_manifest(Storage(), folder)
+        count = len(sizes)
+    elif any(name.endswith(DOCUMENTS) for name in names):
+        raise MissingFileError(
+            f"{folder}/{MANIFEST} does not exist: it appears when StreamWriters of all "
+            "shards are closed"
+        ).at(file=f"{folder}/{MANIFEST}")
+    else:
+        each = (TOKENS, INDEX, PAYLOADS)
+        suffixes = tuple(s for s in each if any(name.endswith(s) for name in names))
+        if {INDEX, PAYLOADS} & {*suffixes}:
+            suffixes = (*[TOKENS] * (TOKENS in suffixes), INDEX, PAYLOADS)
+        count = sum(name.endswith(suffixes[0]) for name in names)
+    check_shards(folder, names, count, suffixes)
+    tokens = TOKENS if TOKENS in suffixes else PAYLOADS
+    files = [f"{folder}/{shard_base(n)}{tokens}" for n in range(count)]
+    return _Folder(files, dtype, tokens == TOKENS and INDEX in suffixes)
+
+
+def _fields(
+    record: np.dtype[Any], column: str, begin: int
+) -> tuple[Field, dict[str, Field]]:
+    """Return where tokens lie in records, and the numbers besides them by name."""
+    if record.names is None:
+        return Field(TOKEN, token_dtype(record, "dtype"), begin), {}
+    fields: Any = record.fields
+    every = {
+        name: Field(name, kind.name, begin + offset)
+        for name, (kind, offset) in fields.items()
+        if kind.kind in "iuf"
+    }
+    token = every.pop(TOKEN if TOKEN in every else column, None)
+    if token is None or record[token.name].kind not in "iu":
+        raise InvalidArgumentError(
+            f"dtype={record} has no integers called {TOKEN!r} or {column!r}: name the "
+            "field of the tokens by column="
+        )
+    return token, every
+
+
 def _span_columns(
-    spans: Iterable[str] | None, header: StreamHeader, taken: Sequence[str]
+    spans: Iterable[str] | None, found: _Folder, taken: Sequence[str]
 ) -> tuple[str, ...]:
     """Return the name of the column of spans; empty if the shards have none.
 
     Args:
         spans: The name, as asked for; None for the usual one.
-        header: That of the first shard.
+        found: What the folders say.
         taken: Columns that have another role.
 
     Raises:
@@ -322,44 +444,11 @@ def _span_columns(
             f"spans={list(names)} must be one name, that the spans of all shards get, "
             f"beside {', '.join(map(repr, taken))}"
         )
-    if header.has_payloads:
+    if found.has_spans:
         return names
     if spans is not None and names:
         raise ColumnNotFoundError(
-            f"spans={list(names)}: {header.path} has none; its records need a field "
-            f"{METADATA!r} of type 'u4', see StreamWriter"
+            f"spans={list(names)}: the shard of {found.files[0]} has none, see "
+            "serialize= of StreamWriter"
         )
     return ()
-
-
-def _payload_files(headers: Sequence[str]) -> tuple[int, tuple[PayloadFiles, ...]]:
-    """Return the offset of payload ids in records, and the payload files of all shards.
-
-    Raises:
-        UnsupportedError: If shards differ in the offset or the serialization.
-        CorruptFileError: If a file has another size than its header says.
-    """
-    storage = Storage()
-    files, first, offset = [], None, 0
-    for path in headers:
-        header = read_header(storage, path)
-        header.check_sizes(storage)
-        if first is None:
-            first, offset = header, header.offset_of(METADATA)
-        kind = header.serialization
-        if not header.has_payloads or header.offset_of(METADATA) != offset:
-            raise _other(path, f"records are {header.dtype}", f"{first.dtype}")
-        if kind != first.serialization:
-            raise _other(path, f"payloads are {kind!r}", f"{first.serialization!r}")
-        size = header.files[PAYLOADS][0]
-        names = header.file(INDEX), header.file(PAYLOADS)
-        files.append((*names, header.num_payloads, size))
-    return offset, tuple(files)
-
-
-def _other(path: str, own: str, expected: str) -> DataError:
-    return unsupported(
-        path,
-        f"{own}, and of the shards before it {expected}: make a dataset of each kind "
-        "of shards, and mix them",
-    )

@@ -1,55 +1,56 @@
-"""Writing a shard of a token stream."""
+"""Writing shards of a token stream."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.core._base import Facts, Int64Array, WholeWriter, text_of
-from pagefeed.core.storage import UNFINISHED, PathLike, Storage
-from pagefeed.errors import InvalidArgumentError, MissingFileError, UnsupportedError
+from pagefeed.core._base import Facts, Int64Array, WholeWriter, check_whole, text_of
+from pagefeed.core.storage import UNFINISHED, PathLike, names_in
+from pagefeed.errors import InvalidArgumentError
 from pagefeed.flat.flat_file import check_fitting
 from pagefeed.flat.output import Output, TokenRows
-from pagefeed.flat.payloads import Serialize, serializer
-from pagefeed.flat.stream_header import (
+from pagefeed.flat.stream_manifest import (
     DOCUMENTS,
-    HEADER,
     INDEX,
-    METADATA,
-    NO_PAYLOAD,
+    MANIFEST,
     PAYLOADS,
+    SUFFIXES,
     TOKEN,
     TOKENS,
-    StreamHeader,
-    record_dtype,
+    shard_base,
+    stored_dtype,
+    write_manifest,
+    written_records,
 )
-from pagefeed.remote import FileWriter, SummedWriter, make_folder, output_folder
+from pagefeed.remote import FileWriter, make_folder, output_folder
 
 Span = tuple[int, int, Any]
 """First token, end, payload."""
+_MOST_SHARDS, _MOST_PAYLOADS = 10**7, 1 << 31
 
 
 class StreamWriter(WholeWriter):
-    """Writes one shard of a token stream: a folder, see docs/reference/formats.md.
+    """Writes one shard of a token stream, in files that GuideLoom reads as well.
 
-    Several processes can write at the same time, each to a folder of its own;
-    :func:`stream` reads all shards below a folder. A shard appears when its writer is
-    closed, whole or not at all.
+    Several processes can write to one folder at the same time, each a shard of its own.
+    A shard appears when its writer is closed, whole or not at all. The writer that is
+    closed last writes the manifest of all, with which the folder is a stream.
 
     Args:
-        folder: The folder of the shard. It is created if it does not exist.
-        dtype: Type of the tokens (``"uint16"``); or a structure with a field ``token``,
-            any further numbers per token, and ``metadata`` (``"u4"``) for the payloads
-            of spans.
-        serialize: How payloads become bytes: ``"bytes"`` as they are, ``"numpy"``
-            arrays, ``"msgpack"``, or a callable of your own.
+        folder: The folder. It is created if it does not exist.
+        dtype: Type of the tokens (``"uint16"``); or a structure with a field ``token``
+            and any further numbers per token.
+        shard: Number of the shard, from 0 on.
+        num_shards: Shards that the folder will have.
+        serialize: How payloads of spans become bytes: ``"bytes"`` as they are, or a
+            callable of your own. None if there are no spans.
 
     Raises:
-        InvalidArgumentError: If ``dtype`` is invalid, or the folder has a shard
+        InvalidArgumentError: If an argument is invalid, or the folder has this shard
             already.
         FileAccessError: If the folder cannot be written.
 
@@ -66,38 +67,42 @@ class StreamWriter(WholeWriter):
         folder: PathLike,
         *,
         dtype: npt.DTypeLike,
-        serialize: Literal["bytes", "numpy", "msgpack"] | Serialize = "bytes",
+        shard: int = 0,
+        num_shards: int = 1,
+        serialize: Callable[[Any], bytes] | Literal["bytes"] | None = None,
     ) -> None:
-        try:
-            self.dtype = record_dtype(dtype)
-        except (TypeError, UnsupportedError) as problem:
-            raise InvalidArgumentError(f"dtype={dtype!r}: {problem}") from problem
-        self._serialization, self._serialize = serializer(serialize)
+        self.dtype = written_records(dtype)
+        if not (serialize is None or serialize == "bytes" or callable(serialize)):
+            raise InvalidArgumentError(
+                f"serialize={serialize!r} is unknown: give 'bytes', or a callable that "
+                "returns bytes, such as msgpack.packb or numpy.ndarray.tobytes"
+            )
+        self._serialize = serialize
+        self.num_shards = check_whole(
+            num_shards, "num_shards", least=1, most=_MOST_SHARDS
+        )
+        self.shard = check_whole(shard, "shard", least=0, most=num_shards - 1)
         out = output_folder(folder, None, "folder", buckets=False)
         self.folder = make_folder(out.path)
         """The folder of the shard."""
-        with suppress(MissingFileError):
-            Storage().size(f"{self.folder}/{HEADER}")
+        base = shard_base(self.shard)
+        if {base + TOKENS, MANIFEST} & {*names_in(self.folder)}:
             raise InvalidArgumentError(
-                f"{self.folder} has a shard already: write to another folder, or "
-                "remove this one"
+                f"{self.folder} has a stream, or shard {shard} of one: give another "
+                "folder or shard=, or remove it"
             )
         self.num_tokens = 0
         """Tokens written so far."""
         self.num_documents = 0
         """Documents written so far."""
         self.num_payloads = 0
-        """Payloads written so far."""
+        """Payloads written so far, with those of no bytes."""
         self._is_open = True
-        names = self.dtype.names or ()
-        self._has_payloads = METADATA in names
-        self._fields = tuple(name for name in names if name not in (TOKEN, METADATA))
-        files = [TOKENS, DOCUMENTS, *[INDEX, PAYLOADS] * self._has_payloads]
-        self._files: dict[str, SummedWriter] = {}
-        for name in files:
-            self._files[name] = SummedWriter(f"{self.folder}/{name}")
-        for name in {DOCUMENTS, INDEX} & set(files):
-            self._files[name].write(bytes(8))
+        self._fields = {*(self.dtype.names or (TOKEN,))}
+        suffixes = SUFFIXES[:2] if serialize is None else SUFFIXES
+        self._files = {s: FileWriter(f"{self.folder}/{base}{s}") for s in suffixes}
+        for suffix in {DOCUMENTS, INDEX} & {*suffixes}:
+            self._files[suffix].write(bytes(8))
 
     def append(
         self,
@@ -109,7 +114,7 @@ class StreamWriter(WholeWriter):
         """Write a document.
 
         Args:
-            tokens: Its tokens; or records of ``dtype``, complete except for payloads.
+            tokens: Its tokens; or records of ``dtype``.
             spans: Its spans, which do not overlap: ``(start, stop, payload)`` each, in
                 tokens of the document.
             **fields: The further numbers of ``dtype``, by name: one for each token.
@@ -121,14 +126,7 @@ class StreamWriter(WholeWriter):
         """
         self._check_open()
         records = self._records(np.asarray(tokens), fields)
-        payloads = self._mark(records, _triples(spans))
-        self._write(records, np.array([len(records)]))
-        if payloads:
-            sizes = np.fromiter(map(len, payloads), np.uint64, len(payloads))
-            ends = self._files[PAYLOADS].size + np.cumsum(sizes)
-            self._files[PAYLOADS].write(b"".join(payloads))
-            self._files[INDEX].write(ends.astype("<u8").tobytes())
-            self.num_payloads += len(payloads)
+        self._write(records, np.array([len(records)]), _triples(spans))
 
     def append_many(self, tokens: npt.ArrayLike, lengths: npt.ArrayLike) -> None:
         """Write several documents that have only tokens, without fields and spans.
@@ -151,34 +149,39 @@ class StreamWriter(WholeWriter):
                 "tokens: give the number of tokens of each document"
             )
         self._check_open()
-        self._write(self._records(np.asarray(tokens), {}), counts)
+        self._write(self._records(np.asarray(tokens), {}), counts, [])
 
-    def _write(self, records: npt.NDArray[Any], counts: Int64Array) -> None:
-        """Write documents, given the number of records in each."""
+    def _write(
+        self, records: npt.NDArray[Any], counts: Int64Array, spans: list[Span]
+    ) -> None:
+        """Write documents, given the number of records in each; or one with spans."""
+        if self._serialize is not None:
+            records = self._with_payloads(records, spans)
+        elif spans:
+            raise InvalidArgumentError(
+                "spans need payloads: give StreamWriter serialize='bytes', or a "
+                "callable that returns bytes"
+            )
         ends = self.num_tokens + np.cumsum(counts)
         self._files[TOKENS].write(records.tobytes())
-        self._files[DOCUMENTS].write(ends.astype("<u8").tobytes())
+        self._files[DOCUMENTS].write(ends.astype("<i8").tobytes())
         self.num_tokens += len(records)
         self.num_documents += len(counts)
 
     def close(self) -> None:
-        """Finish the shard; its header is written last."""
+        """Finish the shard; and the stream, if all shards are finished."""
         if not self._is_open:
             return
         self._is_open = False
-        for file in self._files.values():
+        for file in reversed(self._files.values()):  # That of tokens last.
             file.commit()
-        header = StreamHeader(
-            path=f"{self.folder}/{HEADER}",
-            dtype=self.dtype,
-            num_tokens=self.num_tokens,
-            num_documents=self.num_documents,
-            num_payloads=self.num_payloads,
-            serialization=self._serialization,
-            files={name: (file.size, file.crc32) for name, file in self._files.items()},
-        )
-        with FileWriter(header.path) as out:
-            out.write(header.text())
+        names, shards = {*names_in(self.folder)}, range(self.num_shards)
+        if all(shard_base(shard) + TOKENS in names for shard in shards):
+            self.finish(self.num_shards)
+
+    def finish(self, num_shards: int) -> None:
+        """Write the manifest of all shards of the folder."""
+        write_manifest(self.folder, self.dtype, tuple(self._files), num_shards)
 
     def commit(self) -> None:
         """Complete the shard, as :meth:`close` does."""
@@ -203,28 +206,20 @@ class StreamWriter(WholeWriter):
             raise InvalidArgumentError(f"the shard in {self.folder} is closed")
 
     def _records(
-        self, tokens: npt.NDArray[Any], fields: dict[str, npt.ArrayLike]
+        self, tokens: npt.NDArray[Any], fields: Mapping[str, npt.ArrayLike]
     ) -> npt.NDArray[Any]:
         """Return the records of a document."""
-        given = dict(fields)
-        if tokens.dtype.names is not None:
-            given |= {name: tokens[name] for name in tokens.dtype.names}
-        else:
-            given[TOKEN] = tokens
-        if np.ndim(given[TOKEN]) != 1:
+        given = {name: tokens[name] for name in tokens.dtype.names or ()} or {
+            TOKEN: tokens
+        }
+        given |= {name: np.asarray(values) for name, values in fields.items()}
+        if {*given} != self._fields or given[TOKEN].ndim != 1:
             raise InvalidArgumentError(
-                f"tokens are {tokens.dtype} of the shape {tokens.shape}: give those of "
-                "one document, numbers in a row"
+                f"a document has {sorted(given)}, tokens of shape {tokens.shape}: give "
+                f"the numbers of each token for {sorted(self._fields)}, in a row"
             )
-        given.pop(METADATA, None)  # Numbers of payloads are made here.
-        if set(given) != {TOKEN, *self._fields}:
-            raise InvalidArgumentError(
-                f"a document has {sorted(set(given) - {TOKEN})} beside its tokens, and "
-                f"dtype={self.dtype} asks for {sorted(self._fields)}"
-            )
-        records = np.empty(np.shape(given[TOKEN])[:1], dtype=self.dtype)
-        for name, values in given.items():
-            column = np.asarray(values)
+        records = np.empty(len(given[TOKEN]), dtype=self.dtype)
+        for name, column in given.items():
             if column.shape != records.shape:
                 raise InvalidArgumentError(
                     f"{name!r} has the shape {column.shape}, and there are "
@@ -232,55 +227,55 @@ class StreamWriter(WholeWriter):
                 )
             target = records if self.dtype.names is None else records[name]
             target[...] = check_fitting(column, target.dtype, name)
-        if self._has_payloads:
-            records[METADATA] = NO_PAYLOAD
         return records
 
-    def _mark(self, records: npt.NDArray[Any], spans: list[Span]) -> list[bytes]:
-        """Write ids of payloads to the tokens of spans; return the payloads."""
-        if spans and not self._has_payloads:
-            raise InvalidArgumentError(
-                f"dtype={self.dtype} has no {METADATA!r}: payloads of spans need it, "
-                "as in [('token', 'u2'), ('metadata', 'u4')]"
-            )
-        if not spans:
-            return []
+    def _with_payloads(
+        self, records: npt.NDArray[Any], spans: list[Span]
+    ) -> npt.NDArray[Any]:
+        """Write payloads of spans, and empty ones between; return records with both."""
         spans.sort(key=lambda span: span[:2])
         payloads = [self._bytes_of(payload) for *_, payload in spans]
-        ends = np.array([span[:2] for span in spans]).reshape(-1)
+        ends = np.array([span[:2] for span in spans], dtype=None if spans else np.int64)
         if ends.dtype.kind not in "iu":
             raise InvalidArgumentError(
-                f"spans begin and end at {ends.tolist()[:2]}: give whole numbers, in "
-                "tokens of the document"
+                f"spans begin and end at {ends.reshape(-1).tolist()[:2]}: give whole "
+                "numbers, in tokens of the document"
             )
-        borders = ends.astype(np.int64)
         # Start and end in turn: each behind the one before, or at it.
-        lengths = np.diff(borders, prepend=0)
-        is_end = np.arange(len(lengths)) % 2 == 1
-        wrong = np.flatnonzero((lengths < 0) | ((lengths == 0) & is_end))
-        if len(wrong) or borders[-1] > len(records):
-            start, stop, _ = spans[wrong[0] // 2 if len(wrong) else -1]
+        borders: Int64Array = ends.reshape(-1).astype(np.int64)
+        lengths: Int64Array = np.diff(borders, prepend=0)
+        lengths = np.append(lengths, len(records) - lengths.sum())
+        is_span = np.arange(len(lengths)) % 2 == 1
+        wrong = np.flatnonzero((lengths < 0) | ((lengths == 0) & is_span))
+        if len(wrong):
+            start, stop, _ = spans[min(wrong[0] // 2, len(spans) - 1)]
             raise InvalidArgumentError(
                 f"a span from token {start} to {stop} of a document of "
                 f"{len(records)}: spans lie in the document, are not empty and do not "
                 "overlap"
             )
-        first = self.num_payloads
-        if first + len(spans) > NO_PAYLOAD:
+        sizes = np.zeros(len(lengths), dtype=np.int64)
+        sizes[is_span] = np.fromiter(map(len, payloads), np.int64, len(payloads))
+        sizes, lengths = sizes[lengths > 0], lengths[lengths > 0]
+        numbers = self.num_payloads + np.arange(len(lengths))
+        if len(numbers) and numbers[-1] >= _MOST_PAYLOADS:
             raise InvalidArgumentError(
-                f"a shard has room for {NO_PAYLOAD:,} payloads: begin another"
+                f"a shard has room for {_MOST_PAYLOADS:,} payloads: begin another"
             )
-        numbers = np.full(len(borders) + 1, NO_PAYLOAD, dtype=np.uint32)
-        numbers[1::2] = np.arange(first, first + len(spans))
-        ends = np.append(lengths, len(records) - borders[-1])
-        records[METADATA] = np.repeat(numbers, ends)
-        return payloads
+        starts = self._files[PAYLOADS].size + np.cumsum(sizes)
+        self._files[PAYLOADS].write(b"".join(payloads))
+        self._files[INDEX].write(starts.astype("<i8").tobytes())
+        self.num_payloads += len(numbers)
+        stored = np.empty(len(records), dtype=stored_dtype(self.dtype, has_spans=True))
+        stored["index"], stored["user"] = np.repeat(numbers, lengths), records
+        return stored
 
     def _bytes_of(self, payload: Any) -> bytes:
-        data = self._serialize(payload)
-        if not isinstance(data, bytes | bytearray | memoryview):
+        data = payload if self._serialize == "bytes" else self._serialize(payload)  # type: ignore[misc]
+        if not isinstance(data, bytes | bytearray | memoryview) or not len(data):
             raise InvalidArgumentError(
-                f"serialize returned {type(data).__name__}, it must return bytes"
+                f"the payload of a span is {type(data).__name__} {data!r:.40}: it must "
+                "be bytes, at least one; serialize= makes bytes of other objects"
             )
         return bytes(data)
 
@@ -295,36 +290,37 @@ def _triples(spans: Iterable[Span]) -> list[Span]:
 
 
 class StreamOutput(Output):
-    """Shards of a stream, each in a folder."""
+    """A folder of shards of a stream."""
 
-    signs = (HEADER, TOKENS)
-    _shard: StreamWriter | None = None
+    signs = (MANIFEST, TOKENS)
+
+    def begin(self) -> None:
+        """Open the first shard, which is there even if there are no documents."""
+        self.files = [self.path]
+        self._open(0)
 
     def put(self, rows: TokenRows) -> None:
         """Write documents."""
         at = 0
         while at + 1 < len(rows.offsets):
-            shard = self._open()
-            stop = rows.filled(at, self.shard_tokens - shard.num_tokens)
+            if self._shard.num_tokens >= self.shard_tokens:
+                if self._shard.shard == 0:  # A single shard is all there is.
+                    self.folder.write(f"{UNFINISHED}/shards", b"")
+                self._shard.close()
+                self._open(self._shard.shard + 1)
+            stop = rows.filled(at, self.shard_tokens - self._shard.num_tokens)
             some = rows.some(at, stop)
-            shard.append_many(some.tokens, np.diff(some.offsets))
+            self._shard.append_many(some.tokens, np.diff(some.offsets))
             at = stop
 
-    def _open(self) -> StreamWriter:
-        """Return the open shard, or a new one if it is full."""
-        if self._shard is not None and self._shard.num_tokens < self.shard_tokens:
-            return self._shard
-        if self._shard is not None:
-            if len(self.files) == 1:  # A single shard is all there is.
-                self.folder.write(f"{UNFINISHED}/shards", b"")
-            self._shard.close()
-        writer = StreamWriter(f"{self.path}/{len(self.files):05}", dtype=self.dtype)
+    def _open(self, number: int) -> None:
+        writer = StreamWriter(
+            self.path, dtype=self.dtype, shard=number, num_shards=_MOST_SHARDS
+        )
         self._shard = self.stack.enter_context(writer)
-        self.files.append(self._shard.folder)
-        return self._shard
 
     def finish(self) -> None:
         """Complete the last shard. Readers of the folder see all of it from now on."""
-        if self._shard is not None:
-            self._shard.close()
+        self._shard.close()
+        self._shard.finish(self._shard.shard + 1)
         self.folder.remove(self.folder.names(UNFINISHED), UNFINISHED)

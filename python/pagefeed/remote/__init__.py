@@ -27,7 +27,6 @@ from pagefeed.remote.remote_storage import RemoteStorage, options_of, storage_of
 from pagefeed.remote.shared_index import SharedIndex
 from pagefeed.remote.writing import (
     FileWriter,
-    SummedWriter,
     locked,
     make_folder,
     remove_files,
@@ -41,7 +40,6 @@ __all__ = [
     "RemoteStorage",
     "SharedIndex",
     "StorageOptions",
-    "SummedWriter",
     "Version",
     "WrittenIndex",
     "check_index",

@@ -6,7 +6,6 @@ import os
 import socket
 import tempfile
 import time
-import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -69,20 +68,6 @@ class FileWriter(WholeWriter):
             self._file.close()
         with suppress(FileNotFoundError):
             os.unlink(self.draft)
-
-
-class SummedWriter(FileWriter):
-    """A file writer that keeps a checksum of its bytes."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.crc32 = 0
-        """CRC-32 of the bytes so far."""
-
-    def write(self, data: bytes | memoryview) -> None:
-        """Append bytes."""
-        super().write(data)
-        self.crc32 = zlib.crc32(data, self.crc32)
 
 
 def make_folder(path: str) -> str:

@@ -127,7 +127,8 @@ def simulate(loader: Loader, cursor: Cursor) -> dict[str, Any]:
             reads, size = added.get(name, (0.0, 0.0))
             if isinstance(column, RecordColumn) and column.shards is not None:
                 # Payloads lie side by side as their tokens do.
-                whole = sum(8 * (count + 1) + n for _, _, count, n in column.shards)
+                files = [file for shard in column.shards for file in shard]
+                whole = sum(data.index.storage.size(file) for file in files)
                 size = whole * num_bytes / max(1.0, stored * len(data.index))
                 reads = 2 * (loads + slices)
             columns[name] += reads * scale, size * scale

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from pagefeed.core._base import check_vocab_size, near_name
-from pagefeed.core.batches import Batch, Fields, Format, block_for
+from pagefeed.core.batches import Fields, LoaderSettings, block_for
 from pagefeed.core.dataset import BlockKind, ParquetRows
 from pagefeed.core.order import Shuffle
 from pagefeed.core.sequences import Packed, TokenCut, Windows
@@ -29,27 +28,12 @@ COUNTED = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextSettings:
+class TextSettings(LoaderSettings):
     """The arguments of a loader of texts, checked and converted to final types."""
 
     dataset: ParquetRows
-    tokenizer: Tokenizer
     sequences: TokenCut
-    batch_size: int
-    seed: int
-    shuffle: Shuffle
-    memory: int
-    format: Format
-    dtype: str
-    padding: int
-    vocab_size: int | None
-    fields: Fields
-    transform: Callable[[Batch], Any] | None
-    pin_memory: bool
-    epochs: int | None
-    rank: int
-    world_size: int
-    num_threads: int
+    tokenizer: Tokenizer
 
     @property
     def fingerprint(self) -> str:

@@ -40,8 +40,8 @@ def folder(tmp_path_factory):
             path / f"{part}.parquet",
             row_group_size=50,
         )
-    kinds = [("token", "u2"), ("weights", "i4"), ("metadata", "u4")]
-    with pf.StreamWriter(path / "stream", dtype=kinds) as out:
+    kinds = [("token", "u2"), ("weights", "i4")]
+    with pf.StreamWriter(path / "stream", dtype=kinds, serialize="bytes") as out:
         for row in rows:
             record = np.zeros(len(row), dtype=[("token", "u2"), ("weights", "i4")])
             record["token"] = record["weights"] = row

@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -305,44 +306,118 @@ SPANS = [(0, 2, 0), (2, 3, 1), (7, 9, 2)]
 """Two that touch, and one apart."""
 
 
-@pytest.mark.parametrize(
-    ("serialize", "deserialize", "payload"),
-    [
-        ("bytes", None, lambda n: b"%d" % n),
-        ("numpy", None, lambda n: np.full((n + 1, 2), n / 4, np.float32)),
-        ("msgpack", None, lambda n: {"concept": n, "names": ["a", "b"]}),
-        (lambda n: json.dumps(n).encode(), json.loads, lambda n: {"n": n}),
-    ],
-)
-def test_what_lies_beside_the_tokens(tmp_path, serialize, deserialize, payload):
-    if serialize == "msgpack":
-        pytest.importorskip("msgpack", reason="msgpack is not installed")
-    dtype = [("metadata", "u4"), ("token", "u2"), ("weight", "f8"), ("mark", "i1")]
-    for shard in range(2):
-        folder = tmp_path / str(shard)
-        with pf.StreamWriter(folder, dtype=dtype, serialize=serialize) as out:
+def test_what_lies_beside_the_tokens(tmp_path):
+    dtype = [("token", "u2"), ("weight", "f8"), ("mark", "i1")]
+    for shard in (1, 0):  # In any order.
+        place = {"shard": shard, "num_shards": 2}
+        with pf.StreamWriter(tmp_path, dtype=dtype, serialize=_json, **place) as out:
             for row in range(50):
                 tokens = np.arange(10 + row) + shard
-                spans = [(start, stop, payload(n + row)) for start, stop, n in SPANS]
-                spans = spans[: row % 4]
+                spans = [(start, stop, {"n": n + row}) for start, stop, n in SPANS]
                 beside = {"weight": tokens / 8, "mark": np.full(len(tokens), -row)}
-                out.append(tokens, spans=spans, **beside)
-    dataset = pf.stream(tmp_path)
+                out.append(tokens, spans=spans[: row % 4], **beside)
+    dataset = pf.stream(tmp_path, aligned=["weight", "mark"])
     for row in (0, 3, 49, 50, -1):
         shard, own = divmod(row % 100, 50)
-        found = dataset.document(row, deserialize=deserialize)
+        found = dataset[row]
         tokens = np.arange(10 + own) + shard
-        assert (found.tokens == tokens).all()
-        assert (found.fields["weight"] == tokens / 8).all()
-        assert (found.fields["mark"] == -own).all()
-        expected = [(start, stop, payload(n + own)) for start, stop, n in SPANS]
-        assert len(found.spans) == own % 4
-        for ours, theirs in zip(found.spans, expected[: own % 4], strict=True):
-            assert ours[:2] == theirs[:2]
-            np.testing.assert_equal(ours[2], theirs[2])
-    tokens = tmp_path / "1" / "stream.bin"
-    data = bytearray(tokens.read_bytes())
-    data[-15:-11] = (10**6).to_bytes(4, "little")
-    tokens.write_bytes(data)
-    with pytest.raises(errors.CorruptFileError, match="payload 1,000,000"):
-        pf.stream(tmp_path).document(-1, deserialize=deserialize)
+        assert found["input_ids"] == tokens.tolist()
+        assert found["weight"] == (tokens / 8).tolist()
+        assert set(found["mark"]) == {-own}
+        expected = [(start, stop, {"n": n + own}) for start, stop, n in SPANS]
+        assert [
+            (span["start"], span["end"], json.loads(span["payload"]))
+            for span in found["spans"]
+        ] == expected[: own % 4]
+
+
+def _json(payload):
+    return json.dumps(payload).encode()
+
+
+LOOM = np.dtype([("index", "<i4"), ("user", "<u4")])
+"""Records of GuideLoom with metadata."""
+
+
+def write_loom(folder, lengths=(20_000, 30_000), user="<u4"):
+    """Shards as GuideLoom 1.1 writes them: no header, a payload for every 7 tokens."""
+    folder.mkdir()
+    record = np.dtype([("index", "<i4"), ("user", user)])
+    for shard, length in enumerate(lengths):
+        records = np.empty(length, record)
+        records["index"] = np.arange(length) // 7
+        tokens = np.arange(length) + 100_000 * shard
+        if record["user"].names is None:
+            records["user"] = tokens
+        else:
+            records["user"]["ids"], records["user"]["page"] = tokens, tokens // 5000
+        payloads = [b"%d" % n for n in range(-(-length // 7))]
+        ends = np.cumsum([0, *map(len, payloads)]).astype("<i8")
+        for suffix, data in (
+            ("in_band.bin", records.tobytes()),
+            ("out_of_band.index", ends.tobytes()),
+            ("out_of_band.bin", b"".join(payloads)),
+        ):
+            (folder / f"{shard:07}.{suffix}").write_bytes(data)
+    return folder
+
+
+def test_streams_of_guideloom_are_windows_with_their_spans(tmp_path):
+    folder = write_loom(tmp_path / "loom")
+    dataset = pf.stream(folder, dtype="u4")
+    tokens = np.concatenate([np.arange(20_000), np.arange(30_000) + 100_000])
+    feed = loader(
+        dataset,
+        pf.Windows(2_000),
+        shuffle="row",
+        fields=("input_ids", "metadata"),
+        batch_size=5,
+    )
+    seen = []
+    for batch in feed:
+        named = np.full((5, 2000), -1)
+        for part in batch["metadata"].to_pylist():
+            for span in part["spans"]:
+                here = slice(span["start"], span["end"])
+                named[part["sequence"], here] = int(span["payload"])
+        assert (named == batch["input_ids"] % 100_000 // 7).all()
+        seen.append(batch["input_ids"])
+    assert (np.sort(np.concatenate(seen).reshape(-1)) == tokens).all()
+    with pytest.raises(errors.InvalidArgumentError, match="dtype='int64'"):
+        pf.stream(folder)
+    with pytest.raises(errors.InvalidArgumentError, match="where they end"):
+        loader(dataset, pf.Packed(64))
+
+
+def test_a_number_of_guideloom_says_where_documents_begin(tmp_path):
+    user = [("ids", "<i8"), ("page", "<i2")]
+    folder = write_loom(tmp_path / "loom", user=user)
+    given: dict[str, Any] = {"dtype": user, "column": "ids", "document": "page"}
+    dataset = pf.stream(folder, aligned=["page"], **given)
+    rows = [row["ids"] for row in dataset]
+    assert [len(row) for row in rows] == [5000] * 10
+    assert rows[7] == list(range(115_000, 120_000))
+    assert dataset[7]["spans"][3] == {"start": 15, "end": 22, "payload": b"2145"}
+    assert set(dataset[7]["page"]) == {23}
+    with pytest.raises(errors.ColumnNotFoundError, match="'page'"):
+        pf.stream(folder, **given | {"document": "id"})
+    with pytest.raises(errors.InvalidArgumentError, match="by column="):
+        pf.stream(folder, dtype=user)
+
+
+def test_documents_of_guideloom_are_rows(tmp_path):
+    folder = write_loom(tmp_path / "loom")
+    for path in folder.glob("*.in_band.bin"):
+        path.unlink()
+    texts = pf.stream(folder, dtype="u1")
+    assert bytes(texts[2500]["input_ids"]) == b"2500"
+    with pytest.raises(errors.CorruptFileError, match="dtype"):
+        len(pf.stream(folder, dtype="i8"))
+
+
+def test_a_gap_in_the_shards_of_guideloom_is_named(tmp_path):
+    folder = write_loom(tmp_path / "loom", lengths=(10, 10, 10))
+    for path in folder.glob("0000001.*"):
+        path.unlink()
+    with pytest.raises(errors.MissingFileError, match=r"0000001\.in_band"):
+        pf.stream(folder, dtype="u4")

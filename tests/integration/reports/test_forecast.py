@@ -342,9 +342,9 @@ def test_the_command_line_reports_both(token_files, capsys):
 @pytest.mark.parametrize("length", [16, 2048])
 def test_reads_of_flat_files_are_those_of_the_run(tmp_path, shuffle, length):
     rng = np.random.default_rng(0)
-    dtype = [("token", "u2"), ("metadata", "u4")]
     for shard in range(2):
-        with pf.StreamWriter(tmp_path / str(shard), dtype=dtype) as out:
+        path = tmp_path / str(shard)
+        with pf.StreamWriter(path, dtype="u2", serialize="bytes") as out:
             for size in rng.integers(10, 3000, 60).tolist():
                 spans = [(at, at + 3, b"payload") for at in range(0, size - 3, 5)]
                 out.append(np.arange(size), spans=spans)

@@ -333,6 +333,17 @@ def test_torch_and_its_loader(stream):
         next(iter(workers))
 
 
+def test_one_worker_of_torch_gives_what_none_gives(stream):
+    given = {"epochs": 1, "batch_size": 8}
+    alone = open_loader(stream, **given)
+    expected = [[b["input_ids"] for b in alone] for _ in range(2)]
+    dataset = as_dataset(open_loader(stream, format="torch", **given))
+    worker = torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=1)
+    for steps in expected:
+        np.testing.assert_array_equal([b["input_ids"] for b in worker], steps)
+    assert dataset.state_dict() == alone.state_dict()
+
+
 def test_numbers_of_the_run(stream):
     loader = open_loader(stream, batch_size=4)
     [*itertools.islice(loader, 6)]

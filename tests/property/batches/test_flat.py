@@ -106,8 +106,7 @@ def test_windows_over_shards_equal_a_model(kind, shards, data):
 
 def test_many_spans_in_a_shard(tmp_path):
     num_spans, length = 400_000, 3
-    dtype = [("token", "u2"), ("metadata", "u4")]
-    with pf.StreamWriter(tmp_path, dtype=dtype) as out:
+    with pf.StreamWriter(tmp_path, dtype="u2", serialize="bytes") as out:
         for first in range(0, num_spans, 50_000):
             names = np.arange(first, first + 50_000).astype("<u4").tobytes()
             spans = [

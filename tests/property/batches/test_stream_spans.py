@@ -19,7 +19,7 @@ from models.told import FIRST_TOKEN, Row, cut_span, parts_of
 from scaled import scaled
 
 FIELDS: Final = ("input_ids", "document_ids", "metadata")
-DTYPE = [("token", "u4"), ("weight", "f4"), ("metadata", "u4")]
+DTYPE = [("token", "u4"), ("weight", "f4")]
 SPAN = pa.struct([("start", "int32"), ("end", "int32"), ("payload", pa.binary())])
 SOME = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -40,7 +40,7 @@ def some_document(draw: st.DrawFn) -> tuple[int, list[int], list[bytes]]:
     """A length, where spans begin and end in turn, and their payloads."""
     length = draw(st.integers(0, 30))
     borders = sorted(draw(st.sets(st.integers(0, length), max_size=9)))
-    payloads = [draw(st.binary(max_size=40)) for _ in borders]
+    payloads = [draw(st.binary(min_size=1, max_size=40)) for _ in borders]
     return length, borders, payloads
 
 
@@ -65,7 +65,8 @@ def some_shards(draw: st.DrawFn) -> list[list[Document]]:
 
 def write(folder: Path, shards: list[list[Document]]) -> pf.dataset.StreamDataset:
     for number, documents in enumerate(shards):
-        with pf.StreamWriter(folder / f"stream/{number}", dtype=DTYPE) as out:
+        path = folder / f"stream/{number}"
+        with pf.StreamWriter(path, dtype=DTYPE, serialize="bytes") as out:
             for document in documents:
                 weight = np.array(document.tokens, float)
                 out.append(document.tokens, spans=document.spans, weight=weight)

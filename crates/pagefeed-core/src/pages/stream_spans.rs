@@ -1,23 +1,22 @@
 //! Spans of streams: tokens of a document whose records name one payload, and the
-//! payloads, which lie in two files beside those of the tokens.
+//! payloads, which lie in two files of the shard. Each token names a payload, by numbers
+//! that rise in a shard; tokens without a span name a payload of no bytes.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BinaryArray, Int64Array, ListArray, StructArray};
-use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use arrow_buffer::{Buffer, OffsetBuffer};
 use arrow_schema::{DataType, Field, Fields};
+use bytes::Bytes;
 
 use crate::engine::ExtraReads;
 use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::pages::flat::FlatField;
-use crate::storage::{FileId, Storage, read_near};
+use crate::storage::{FileId, Storage};
 use crate::sync::{Mutex, PoisonError};
-use crate::tokens::{NumberType, TokenPage};
+use crate::tokens::TokenPage;
 
-/// The number of a token that has no payload.
-const NO_PAYLOAD: u32 = u32::MAX;
 /// Bytes of an entry in the file of offsets.
 const OFFSET_BYTES: u64 = 8;
 /// Bytes that a span takes in a table, its payload apart.
@@ -30,25 +29,12 @@ pub struct ShardPayloads {
     pub offsets: FileId,
     /// The payloads.
     pub payloads: FileId,
-    /// Number of payloads.
-    pub count: u64,
 }
 
 impl ShardPayloads {
-    /// Refuses files whose sizes differ from those that were written.
-    fn check(&self, num_bytes: u64) -> Result<()> {
-        let size = self.count.saturating_add(1).saturating_mul(OFFSET_BYTES);
-        for (file, size) in [(&self.offsets, size), (&self.payloads, num_bytes)] {
-            if file.stamp.size != size {
-                return Err(Error::corrupt(format!(
-                    "has {} bytes, its header promises {size}: it is truncated, or of another \
-                     shard",
-                    file.stamp.size
-                ))
-                .in_file(&file.path));
-            }
-        }
-        Ok(())
+    /// Number of payloads.
+    fn count(&self) -> u64 {
+        (self.offsets.stamp.size / OFFSET_BYTES).saturating_sub(1)
     }
 }
 
@@ -75,26 +61,21 @@ pub fn spans_type() -> DataType {
 
 impl StreamSpans {
     /// Returns the spans of an index of streams, with one shard a file. Records have
-    /// the number of a payload, 32 bits, after `offset` bytes. `sizes` are the bytes of
-    /// the payloads of each shard.
+    /// the number of a payload in `field`.
     pub fn new(
         index: &Index,
         storage: Arc<dyn Storage>,
-        offset: usize,
+        field: FlatField,
         shards: Vec<ShardPayloads>,
-        sizes: &[u64],
     ) -> Result<Self> {
-        let number = NumberType::U32;
-        if shards.len() != index.num_files() || sizes.len() != shards.len() {
+        if shards.len() != index.num_files() {
             return Err(Error::invalid("payloads of each shard of a dataset"));
         }
-        let mut both = shards.iter().zip(sizes);
-        both.try_for_each(|(shard, &size)| shard.check(size))?;
-        let count: u64 = shards.iter().map(|shard| shard.count).sum();
-        let bytes = sizes.iter().sum::<u64>() + SPAN_BYTES * count;
+        let bytes = |shard: &ShardPayloads| shard.payloads.stamp.size + SPAN_BYTES * shard.count();
+        let bytes: u64 = shards.iter().map(bytes).sum();
         Ok(Self {
             row_bytes: bytes / index.num_rows().max(1) + OFFSET_BYTES,
-            field: FlatField { number, offset },
+            field,
             shards,
             storage,
             reads: Mutex::default(),
@@ -121,114 +102,111 @@ impl StreamSpans {
     /// with its tokens.
     /// An error is about one of the shards.
     pub fn of_pages(&self, pages: &[(u32, &TokenPage)]) -> Result<ArrayRef, (u32, Error)> {
-        let mut found = Found::default();
-        for &(shard, page) in pages {
-            found.add(shard, page).map_err(|error| (shard, error))?;
+        let ids = pages
+            .iter()
+            .map(|&(shard, page)| ids_of(page).map_err(|error| (shard, error)));
+        let ids = ids.collect::<Result<Vec<_>, _>>()?;
+        let (mut found, mut from) = (Found::default(), 0);
+        while from < pages.len() {
+            let shard = pages[from].0;
+            // What follows in the file is read together.
+            let next = (from + 1..pages.len())
+                .find(|&next| pages[next].0 != shard || !follow(&ids[next - 1], &ids[next]));
+            let group = from..next.unwrap_or(pages.len());
+            self.add(
+                shard,
+                &pages[group.clone()],
+                &ids[group.clone()],
+                &mut found,
+            )
+            .map_err(|error| (shard, error))?;
+            from = group.end;
         }
-        let payloads = self.read(&found.payloads)?;
         let first = pages.first().map_or(0, |page| page.0);
-        found.into_array(payloads).map_err(|error| (first, error))
+        found.into_array().map_err(|error| (first, error))
     }
 
-    /// The payloads that are `named`, by shard and number.
-    fn read(&self, named: &[(u32, u32)]) -> Result<BinaryArray, (u32, Error)> {
-        let mut each = named.to_vec();
-        each.sort_unstable();
-        each.dedup();
-        let (mut bytes, mut positions) = (Vec::new(), Vec::with_capacity(each.len()));
-        for own in each.chunk_by(|one, next| one.0 == next.0) {
-            self.read_shard(own, &mut bytes, &mut positions)
-                .map_err(|error| (own[0].0, error))?;
-        }
-        let range_of = |one: &(u32, u32)| {
-            let range = each
-                .binary_search(one)
-                .map(|number| positions[number].clone());
-            range.unwrap_or(0..0)
-        };
-        let mut ends = Vec::with_capacity(named.len() + 1);
-        ends.push(0);
-        let mut end = 0usize;
-        for one in named {
-            end += range_of(one).len();
-            ends.push(i32::try_from(end).map_err(|_| {
-                let error = Error::limit(
-                    "the payloads of the spans of a batch have 2^31 bytes or more: a smaller \
-                     batch_size may help",
-                );
-                (one.0, error)
-            })?);
-        }
-        // As they were read, mostly.
-        let are_in_order = named == each && positions.first().is_none_or(|first| first.start == 0);
-        let are_close = positions
-            .windows(2)
-            .all(|pair| pair[0].end == pair[1].start);
-        if !(are_in_order && are_close) {
-            let mut ordered = Vec::with_capacity(end);
-            for one in named {
-                ordered.extend_from_slice(bytes.get(range_of(one)).unwrap_or_default());
-            }
-            bytes = ordered;
-        }
-        bytes.truncate(end);
-        let ends = OffsetBuffer::new(ScalarBuffer::from(ends));
-        let first = named.first().map_or(0, |one| one.0);
-        BinaryArray::try_new(ends, Buffer::from(bytes), None).map_err(|e| (first, e.into()))
-    }
-
-    /// Appends payloads of one shard, with rising numbers, to `bytes`, and their ranges
-    /// in it to `found`.
-    fn read_shard(
+    /// Adds the spans of the rows of pages whose payloads, by the numbers `ids`, lie one
+    /// behind the other: one read of the index, one of payloads.
+    fn add(
         &self,
-        named: &[(u32, u32)],
-        bytes: &mut Vec<u8>,
-        found: &mut Vec<Range<usize>>,
+        shard: u32,
+        pages: &[(u32, &TokenPage)],
+        ids: &[Vec<i64>],
+        found: &mut Found,
     ) -> Result<()> {
-        let shard = self.shards.get(named[0].0 as usize);
+        let shard = self.shards.get(shard as usize);
         let shard = shard.ok_or_else(|| Error::invalid("a shard that is not there"))?;
-        let last = named.last().map_or(0, |each| u64::from(each.1));
-        if last >= shard.count {
+        let ends = ids.first().zip(ids.last());
+        let Some((&first, &last)) = ends.and_then(|(a, b)| a.first().zip(b.last())) else {
+            return pages
+                .iter()
+                .try_for_each(|(_, page)| found.add(page, &[], |_| &[]));
+        };
+        if last as u64 >= shard.count() {
             return Err(Error::corrupt(format!(
                 "a token names payload {last}, the shard has {}",
-                shard.count
+                shard.count()
             )));
         }
-        let (mut table, mut at) = (Vec::new(), Vec::with_capacity(named.len()));
-        let begin_of = |each: &(u32, u32)| OFFSET_BYTES * u64::from(each.1);
-        let wanted: Vec<Range<u64>> = named
+        let wanted = OFFSET_BYTES * first as u64..OFFSET_BYTES * (last as u64 + 2);
+        let table = self.storage.read(&shard.offsets, wanted)?;
+        let (entries, _) = table.as_chunks();
+        let ends: Vec<u64> = entries
             .iter()
-            .map(|each| begin_of(each)..begin_of(each) + 2 * OFFSET_BYTES)
+            .map(|&entry| u64::from_le_bytes(entry))
             .collect();
-        let index_reads = read_near(&*self.storage, &shard.offsets, &wanted, &mut table, &mut at)?;
-        let offset = |at: usize| {
-            let own = table.get(at..).and_then(<[u8]>::first_chunk);
-            own.map_or(u64::MAX, |&own| u64::from_le_bytes(own))
-        };
-        let wanted: Vec<Range<u64>> = at
-            .iter()
-            .map(|each| offset(each.start)..offset(each.start + OFFSET_BYTES as usize))
-            .collect();
-        let end = wanted.iter().try_fold(0, |end, each| {
-            (end <= each.start && each.start <= each.end).then_some(each.end)
-        });
-        if end.is_none_or(|end| end > shard.payloads.stamp.size) {
+        let (begin, end) = (ends[0], ends[ends.len() - 1]);
+        if !ends.is_sorted() || end > shard.payloads.stamp.size {
             return Err(Error::corrupt(format!(
-                "{}: payloads must follow one another in their file, without gaps",
-                shard.offsets.path
+                "{}: payloads must follow one another in their file, without gaps; {} has {} \
+                 bytes: it is truncated, or of another shard",
+                shard.offsets.path, shard.payloads.path, shard.payloads.stamp.size
             )));
         }
-        let before = bytes.len();
-        let payload_reads = read_near(&*self.storage, &shard.payloads, &wanted, bytes, found)?;
-        let own = ExtraReads {
-            bytes: (table.len() + bytes.len() - before) as u64,
-            index_reads,
-            payload_reads,
+        let bytes = match begin < end {
+            true => self.storage.read(&shard.payloads, begin..end)?,
+            false => Bytes::new(),
         };
-        let mut all = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
-        *all = [*all, own].into_iter().sum();
-        Ok(())
+        let own = ExtraReads {
+            bytes: (table.len() + bytes.len()) as u64,
+            index_reads: 1,
+            payload_reads: u64::from(begin < end),
+        };
+        {
+            let mut all = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
+            *all = [*all, own].into_iter().sum();
+        }
+        let payload = |id: i64| {
+            let at = (id - first) as usize;
+            &bytes[(ends[at] - begin) as usize..(ends[at + 1] - begin) as usize]
+        };
+        let mut both = pages.iter().zip(ids);
+        both.try_for_each(|((_, page), ids)| found.add(page, ids, payload))
     }
+}
+
+/// Returns the numbers of the payloads that the tokens of a page name.
+fn ids_of(page: &TokenPage) -> Result<Vec<i64>> {
+    let numbers = page.aligned.last().ok_or_else(without_numbers)?;
+    let ids = numbers.whole(0..numbers.len());
+    let are_numbered = ids.is_sorted_by(|one, next| (0..=1).contains(&(next - one)));
+    if ids.first().is_some_and(|&first| first < 0) || !are_numbered {
+        return Err(Error::corrupt(
+            "the payloads that tokens name must be numbered one by one",
+        ));
+    }
+    Ok(ids)
+}
+
+/// Whether payloads lie behind others in their file.
+fn follow(before: &[i64], ids: &[i64]) -> bool {
+    let both = before.last().zip(ids.first());
+    both.is_some_and(|(last, first)| (0..=1).contains(&(first - last)))
+}
+
+fn without_numbers() -> Error {
+    Error::internal("tokens without the numbers of payloads")
 }
 
 /// Spans of some rows.
@@ -237,47 +215,66 @@ struct Found {
     /// Their first tokens, and ends, in tokens of their rows.
     starts: Vec<i64>,
     ends: Vec<i64>,
-    /// Shard and payload number of each span.
-    payloads: Vec<(u32, u32)>,
+    /// Their payloads, joined, and the bytes of each.
+    payloads: Vec<u8>,
+    sizes: Vec<usize>,
     /// Spans of each row.
     lengths: Vec<usize>,
 }
 
 impl Found {
-    fn into_array(self, payloads: BinaryArray) -> Result<ArrayRef> {
+    fn into_array(self) -> Result<ArrayRef> {
         let DataType::List(item) = spans_type() else {
             return Err(Error::internal("spans are lists"));
         };
         let DataType::Struct(fields) = item.data_type() else {
             return Err(Error::internal("of structs"));
         };
+        if self.payloads.len() > i32::MAX as usize {
+            return Err(Error::limit(
+                "the payloads of the spans of a batch have 2^31 bytes or more: a smaller \
+                 batch_size may help",
+            ));
+        }
+        let ends = OffsetBuffer::from_lengths(self.sizes);
         let columns: Vec<ArrayRef> = vec![
             Arc::new(Int64Array::from(self.starts)),
             Arc::new(Int64Array::from(self.ends)),
-            Arc::new(payloads),
+            Arc::new(BinaryArray::try_new(
+                ends,
+                Buffer::from(self.payloads),
+                None,
+            )?),
         ];
         let spans = Arc::new(StructArray::try_new(fields.clone(), columns, None)?);
         let offsets = OffsetBuffer::from_lengths(self.lengths);
         Ok(Arc::new(ListArray::try_new(item, offsets, spans, None)?))
     }
 
-    fn add(&mut self, shard: u32, page: &TokenPage) -> Result<()> {
-        let lacks = || Error::internal("tokens without the numbers of payloads");
-        let numbers = page.aligned.last().ok_or_else(lacks)?;
-        let ids = numbers.whole(0..numbers.len());
+    /// Adds the rows of a page whose tokens name the payloads `ids`.
+    fn add<'a>(
+        &mut self,
+        page: &TokenPage,
+        ids: &[i64],
+        payload: impl Fn(i64) -> &'a [u8],
+    ) -> Result<()> {
         // Of a part of a page, some tokens of its first and last row are not there.
         let here = |token: u32| (token.saturating_sub(page.skipped) as usize).min(ids.len());
         for row in page.row_offsets.windows(2) {
             let before = self.starts.len();
             let mut token = i64::from(row[0].max(page.skipped)) - i64::from(row[0]);
-            let own = ids.get(here(row[0])..here(row[1])).ok_or_else(lacks)?;
-            for same in own.chunk_by(|one, next| one == next) {
-                let end = token + same.len() as i64;
-                let payload = same[0] as u32;
-                if payload != NO_PAYLOAD {
+            let own = ids.get(here(row[0])..here(row[1]));
+            for run in own
+                .ok_or_else(without_numbers)?
+                .chunk_by(|one, next| one == next)
+            {
+                let end = token + run.len() as i64;
+                let bytes = payload(run[0]);
+                if !bytes.is_empty() {
                     self.starts.push(token);
                     self.ends.push(end);
-                    self.payloads.push((shard, payload));
+                    self.payloads.extend_from_slice(bytes);
+                    self.sizes.push(bytes.len());
                 }
                 token = end;
             }

@@ -31,11 +31,11 @@ class LoaderSettings:
     dataset: Source
     sequences: Cut
     batch_size: int
-    batch_tokens: int | None
+    batch_tokens: int | None = None
     seed: int
     shuffle: Shuffle
-    balance: Balancing | None
-    context_parallel: Any
+    balance: Balancing | None = None
+    context_parallel: Any = None
     memory: int
     format: Format
     dtype: str
@@ -43,10 +43,10 @@ class LoaderSettings:
     vocab_size: int | None
     fields: Fields
     transform: Callable[[Batch], Any] | None
-    decode: Any
+    decode: Any = None
     pin_memory: bool
     epochs: int | None
-    drop_last: bool
+    drop_last: bool = True
     rank: int
     world_size: int
     num_threads: int

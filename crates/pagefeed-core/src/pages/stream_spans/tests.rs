@@ -6,11 +6,11 @@ use std::sync::Mutex;
 use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use bytes::Bytes;
+use std::ops::Range;
 
 use super::*;
 use crate::storage::Stamp;
-use crate::tokens::{Numbers, Tokens};
+use crate::tokens::{NumberType, Numbers, Tokens};
 
 /// Two files, and how often they were read.
 struct Files {
@@ -70,23 +70,21 @@ fn spans(sizes: &[usize]) -> (StreamSpans, Arc<Files>) {
     let shard = ShardPayloads {
         offsets: file("offsets"),
         payloads: file("payloads"),
-        count: sizes.len() as u64,
     };
-    let number = NumberType::from_name("uint32").unwrap();
+    let number = NumberType::from_name("int32").unwrap();
     let spans = StreamSpans {
         shards: vec![shard],
         storage: Arc::clone(&files) as Arc<dyn Storage>,
-        field: FlatField { number, offset: 2 },
+        field: FlatField { number, offset: 0 },
         row_bytes: 0,
         reads: Mutex::default(),
     };
     (spans, files)
 }
 
-fn page(ids: &[u32], row_offsets: &[u32], skipped: u32) -> TokenPage {
+fn page(ids: &[i32], row_offsets: &[u32], skipped: u32) -> TokenPage {
     let mut numbers = Numbers::new(4, Numbers::default());
-    let signed = ids.iter().map(|&id| id.cast_signed().into());
-    numbers.extend(signed, 0).unwrap();
+    numbers.extend(ids.iter().map(|&id| id.into()), 0).unwrap();
     TokenPage {
         tokens: Tokens::U16(vec![7; ids.len()]),
         row_offsets: row_offsets.to_vec(),
@@ -113,46 +111,40 @@ fn row(found: &ArrayRef, row: usize) -> Vec<(i64, i64, Option<u8>, usize)> {
 
 #[test]
 fn runs_of_one_payload_are_spans_of_their_row() {
-    const NO: u32 = NO_PAYLOAD;
-    let (spans, files) = spans(&[3, 0, 5, 1]);
-    let whole = page(&[NO, 0, 0, 1, 1, 2, NO], &[0, 4, 4, 7], 0);
+    let (spans, files) = spans(&[0, 3, 5, 1, 0, 2]);
+    let whole = page(&[0, 1, 1, 2, 2, 3, 4], &[0, 4, 4, 7], 0);
     // The last two tokens of a row of five, and the first of three of the next.
-    let part = page(&[2, 3, 3], &[0, 5, 8], 3);
-    let found = spans.of_pages(&[(0, &whole), (0, &part)]).unwrap();
-    assert_eq!(row(&found, 0), [(1, 3, Some(0), 3), (3, 4, None, 0)]);
-    assert_eq!(row(&found, 1), []);
-    assert_eq!(row(&found, 2), [(0, 1, None, 0), (1, 2, Some(2), 5)]);
-    assert_eq!(row(&found, 3), [(3, 4, Some(2), 5), (4, 5, Some(3), 1)]);
-    assert_eq!(row(&found, 4), [(0, 1, Some(3), 1)]);
-    assert_eq!(*files.num_reads.lock().unwrap(), 2, "one of each file");
-    let extra = spans.extra_reads();
-    assert_eq!((extra.index_reads, extra.payload_reads), (1, 1));
-    assert_eq!(extra.bytes, 5 * 8 + 9);
-}
-
-#[test]
-fn payloads_far_apart_are_read_apart() {
-    let sizes: Vec<usize> = (0..3000).map(|n| n % 7).collect();
-    let (spans, _) = spans(&sizes);
-    let found = spans.of_pages(&[(0, &page(&[2999, 5, 6, 0], &[0, 4], 0))]);
-    let expected = [2999, 5, 6, 0].map(|id: usize| id % 7);
-    let found = row(&found.unwrap(), 0);
-    assert_eq!(
-        found.iter().map(|span| span.3).collect::<Vec<_>>(),
-        expected
-    );
-    assert_eq!(found[1].2, Some(5));
+    let part = page(&[3, 4, 5], &[0, 5, 8], 3);
+    let found = spans.of_pages(&[(0, &part), (0, &whole)]).unwrap();
+    assert_eq!(row(&found, 0), [(3, 4, Some(3), 1)]);
+    assert_eq!(row(&found, 1), [(0, 1, Some(5), 2)]);
+    assert_eq!(row(&found, 2), [(1, 3, Some(1), 3), (3, 4, Some(2), 5)]);
+    assert_eq!(row(&found, 3), []);
+    assert_eq!(row(&found, 4), [(0, 1, Some(2), 5), (1, 2, Some(3), 1)]);
+    assert_eq!(*files.num_reads.lock().unwrap(), 4, "two for each page");
     let extra = spans.extra_reads();
     assert_eq!((extra.index_reads, extra.payload_reads), (2, 2));
+    assert_eq!(extra.bytes, (4 + 6) * 8 + 3 + 9);
+    // Payloads that follow one another are read together.
+    let next = page(&[4, 4, 5], &[0, 3], 0);
+    let both = spans.of_pages(&[(0, &whole), (0, &next)]).unwrap();
+    assert_eq!(row(&both, 3), [(2, 3, Some(5), 2)]);
+    let extra = spans.extra_reads();
+    assert_eq!((extra.index_reads, extra.payload_reads), (3, 3));
 }
 
 #[test]
 fn payloads_that_are_not_there_are_refused() {
     let (spans, _) = spans(&[3, 4]);
-    let error = spans.of_pages(&[(0, &page(&[0, 2], &[0, 2], 0))]);
-    let (shard, error) = error.unwrap_err();
-    assert_eq!((shard, error.kind()), (0, Kind::Corrupt));
-    assert!(error.to_string().contains("names payload 2"), "{error}");
-    assert!(spans.shards[0].check(7).is_ok());
-    assert_eq!(spans.shards[0].check(8).unwrap_err().kind(), Kind::Corrupt);
+    for (ids, words) in [
+        ([1, 2], "names payload 2, the shard has 2"),
+        ([0, 2], "one by one"),
+        ([1, 0], "one by one"),
+        ([-1, 0], "one by one"),
+    ] {
+        let error = spans.of_pages(&[(0, &page(&ids, &[0, 2], 0))]);
+        let (shard, error) = error.unwrap_err();
+        assert_eq!((shard, error.kind()), (0, Kind::Corrupt));
+        assert!(error.to_string().contains(words), "{error}");
+    }
 }
