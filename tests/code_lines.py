@@ -57,11 +57,16 @@ def of_file(path: Path) -> int:
 
 
 def sources() -> list[Path]:
-    """Return the files of the package and of the crates, without their tests."""
+    """Return the files of the package and of the crates, without their tests.
+
+    ``pagefeed-simulated`` is a crate for tests alone.
+    """
     rust = [
         path
         for path in ROOT.glob("crates/*/src/**/*.rs")
-        if "tests" not in path.parts and path.stem != "tests"
+        if "tests" not in path.parts
+        and path.stem != "tests"
+        and "pagefeed-simulated" not in path.parts
     ]
     return sorted([*rust, *ROOT.glob("python/**/*.py")])
 

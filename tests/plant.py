@@ -24,6 +24,7 @@ COPY = ROOT / "target" / "planted"
 # Its own: cargo would take the copy for the tree.
 BUILD = ROOT / "target" / "planted-build"
 CORE = Path("crates/pagefeed-core/src")
+CORPUS = ROOT / "crates/pagefeed-core/tests/simulate/corpus.txt"
 SWITCH = """
 /// Whether a fault is switched on.
 pub fn is_planted(number: usize) -> bool {
@@ -76,7 +77,7 @@ def planted(faults: list[dict[str, str]]) -> None:
         for one in reversed(changes):
             source = source[: one.start] + one.text + source[one.end :]
         path.write_text(source)
-    with (COPY / CORE / "sync" / "mod.rs").open("a") as switch:
+    with (COPY / CORE / "sync.rs").open("a") as switch:
         switch.write(SWITCH)
 
 
@@ -99,7 +100,8 @@ def build() -> Path:
 
 def finds(program: Path, number: int, seconds: int) -> str:
     """What a world says of a fault; nothing if none notices it."""
-    command = [str(program), "--first", "0", "--seconds", str(seconds)]
+    command = [str(program), "--corpus", str(CORPUS)]
+    command += ["--first", "0", "--seconds", str(seconds)]
     try:
         result = subprocess.run(
             command,

@@ -23,6 +23,9 @@ LAYERS = {
         *("counters", "runtime", "options", "address", "transport", "pace", "requests"),
         *("cache", "backends", "live", "listing", "reading", "remote"),
     ),
+    "pagefeed-simulated": (
+        *("random", "policy", "scheduler", "time", "mutex", "condvar", "thread"),
+    ),
     "pagefeed-tokenizer": ("json_lines", "patterns", "exact", "fast", "tokenizer"),
     "pagefeed-python": (
         *("error", "run", "numbers", "types", "view", "asked", "storage", "arrow"),

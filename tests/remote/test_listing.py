@@ -1,5 +1,6 @@
 """Lists of many objects: by pages, folders at the same time, failures in between."""
 
+import re
 import time
 from collections import Counter
 from typing import Any
@@ -7,7 +8,12 @@ from typing import Any
 import pytest
 
 from pagefeed.core.storage import located
-from pagefeed.errors import InvalidArgumentError, PagefeedWarning, UnavailableError
+from pagefeed.errors import (
+    FileAccessError,
+    InvalidArgumentError,
+    PagefeedWarning,
+    UnavailableError,
+)
 from pagefeed.remote import output_folder
 from servers.list_server import ListServer
 from servers.web_servers import running
@@ -86,6 +92,51 @@ def test_a_list_that_goes_on_failing_is_an_error(fresh):
     fresh.fails = lambda asked: "continuation-token" in asked
     with pytest.raises(UnavailableError, match="503"):
         listed(fresh, deadline=2)
+
+
+def without_token(page):
+    return re.sub("<NextContinuationToken>.*</NextContinuationToken>", "", page)
+
+
+TOKEN = "<NextContinuationToken>web/z</NextContinuationToken>"
+SPOILED = {
+    "IsTruncated without a token": (without_token, "without a NextContinuationToken"),
+    "an empty token": (
+        lambda page: re.sub("Token>.*</Next", "Token></Next", page),
+        "without a NextContinuationToken",
+    ),
+    "another document": (lambda _: "<html>Log in</html>", "is no list"),
+    "an error": (lambda _: "<Error><Code>InternalError</Code></Error>", "is an error"),
+    "a part": (lambda page: page[:-20], "breaks off"),
+    "a token again": (
+        lambda page: page.replace(
+            "false<", f"true</IsTruncated>{TOKEN}<IsTruncated>t<"
+        ),
+        "does not end",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def flat():
+    server = ListServer([f"web/part-{at:06}.parquet" for at in range(1500)])
+    with running(server):
+        yield server
+
+
+@pytest.mark.parametrize("spoiled", SPOILED)
+def test_a_list_is_complete_or_an_error(flat, spoiled):
+    flat.spoils, why = SPOILED[spoiled]
+    flat.asked.clear()
+    with pytest.raises(FileAccessError, match=why):
+        listed(flat, deadline=1)
+    assert len(flat.asked) < 20
+
+
+def test_a_list_that_says_that_it_ends_has_ended(flat):
+    """Although it names a token."""
+    flat.spoils = lambda page: page.replace(">true<", ">false<")
+    assert len(listed(flat, deadline=1)) == 1000
 
 
 NAMELESS = ["/a", "a//b", "b//", "./a", "a/./b", "../a", "a/..", "a\tb", "a\nb", " a "]

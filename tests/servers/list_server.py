@@ -37,6 +37,8 @@ class ListServer(ThreadingHTTPServer):
         """Parameters of all requests."""
         self.fails: Callable[[dict[str, str]], bool] = lambda _asked: False
         """Whether a request is answered with 503."""
+        self.spoils: Callable[[str], str] = lambda page: page
+        """What is answered in place of a page."""
         self.lock = threading.Lock()
 
     @property
@@ -93,7 +95,7 @@ class _Handler(BaseHTTPRequestHandler):
             server.asked.append(asked)
             fails = server.fails(asked)
         time.sleep(server.latency)
-        body = b"" if fails else server.page(asked).encode()
+        body = b"" if fails else server.spoils(server.page(asked)).encode()
         self.send_response(503 if fails else 200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

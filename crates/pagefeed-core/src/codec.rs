@@ -69,7 +69,6 @@ impl Codec {
 #[derive(Default)]
 pub struct Decompressor {
     zstd: Option<DCtx<'static>>,
-    gzip: Option<gzip::Inflater>,
 }
 
 impl Decompressor {
@@ -84,7 +83,7 @@ impl Decompressor {
             Codec::Uncompressed => copy(stored, output),
             Codec::Snappy => snappy::decompress(stored, output),
             Codec::Zstd => self.zstd(stored, output),
-            Codec::Gzip => self.gzip.get_or_insert_default().decompress(stored, output),
+            Codec::Gzip => gzip::decompress(stored, output),
             Codec::Brotli => brotli(stored, output),
             Codec::Lz4Raw => lz4::raw(stored, output),
             Codec::Lz4Hadoop => lz4::hadoop(stored, output),
@@ -103,7 +102,7 @@ impl Decompressor {
     pub fn decompress_head(codec: Codec, stored: &[u8], output: &mut [u8]) -> bool {
         let written = match codec {
             Codec::Brotli => brotli_head(stored, output).1,
-            Codec::Gzip => gzip::Inflater::default().head(stored, output),
+            Codec::Gzip => gzip::head(stored, output),
             Codec::Zstd => zstd_head(stored, output),
             _ => None,
         };

@@ -97,14 +97,4 @@ mod _core {
         let find = || pagefeed_core::footer::value_of(footer, key).map(|v| v.map(str::to_owned));
         crate::run::detached(py, find)
     }
-
-    /// Build profile of the module: "release" or "debug".
-    #[pyfunction]
-    fn build_profile() -> &'static str {
-        if cfg!(debug_assertions) {
-            "debug"
-        } else {
-            "release"
-        }
-    }
 }

@@ -1,9 +1,13 @@
 //! Lists folders of buckets: page by page, each tried again alone, and large folders by
 //! the folders in them, many at a time.
 
+use std::collections::HashSet;
+use std::io::ErrorKind;
+use std::time::Instant;
+
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use pagefeed_core::error::{Error, Result};
+use pagefeed_core::error::{Error, Kind, Result};
 
 use crate::address::{Address, Object, object_path};
 use crate::backends::bucket::{Bucket, Meta, Page};
@@ -43,6 +47,8 @@ impl Live {
             }
         }
         objects_below.sort_unstable_by(|left, right| left.0.cmp(&right.0));
+        // Pages may overlap.
+        objects_below.dedup_by(|left, right| left.0 == right.0);
         let (scheme, _) = url.split_once("://").unwrap_or_default();
         let listed = objects_below.into_iter().map(|(name, meta)| {
             let url = format!("{scheme}://{bucket}/{name}");
@@ -63,10 +69,28 @@ impl Live {
         if divided.next.is_none() {
             return Ok((divided.objects, divided.folders));
         }
-        let mut objects = first.objects;
+        let (mut objects, mut tokens) = (first.objects, HashSet::new());
+        let (mut begins, mut moved) = (None, Instant::now());
         loop {
-            let page = self.page(bucket, &prefix, false, Some(next)).await?;
+            let page = self
+                .page(bucket, &prefix, false, Some(next.clone()))
+                .await?;
+            let first = page.objects.first().map(|(name, _)| name.clone());
+            if first.is_some() && first != begins {
+                (begins, moved) = (first, Instant::now());
+            }
             objects.extend(page.objects);
+            if !tokens.insert(next) || moved.elapsed() > self.options.deadline {
+                return Err(Error::new(
+                    Kind::Io(ErrorKind::InvalidData),
+                    format!(
+                        "the list of {prefix:?} does not end: after {} pages the storage repeats \
+                         its token, or brings no further object; name the files one by one, or \
+                         use a storage that lists its objects",
+                        tokens.len()
+                    ),
+                ));
+            }
             match page.next {
                 Some(token) => next = token,
                 None => return Ok((objects, Vec::new())),

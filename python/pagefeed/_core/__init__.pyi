@@ -50,7 +50,6 @@ __all__ = [
     "RecordColumn",
     "Remote",
     "Tokenizer",
-    "build_profile",
     "check_metadata",
     "cut_tokens",
     "deal",
@@ -69,4 +68,3 @@ __all__ = [
 ]
 
 def version() -> str: ...
-def build_profile() -> str: ...

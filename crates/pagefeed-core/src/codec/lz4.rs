@@ -1,11 +1,9 @@
 //! LZ4 blocks, and the three ways in which files that say "LZ4" wrap them.
 
-use std::io::Read;
-
 use lz4_flex::block::decompress_into;
 use lz4_flex::frame::FrameDecoder;
 
-use super::gzip::MORE;
+use super::gzip::{check_end, fill};
 
 const FRAME_MAGIC: [u8; 4] = 0x184D_2204_u32.to_le_bytes();
 
@@ -53,12 +51,7 @@ fn hadoop_frames(mut stored: &[u8], output: &mut [u8]) -> Option<usize> {
 
 fn lz4_frame(stored: &[u8], output: &mut [u8]) -> Result<usize, String> {
     let mut decoder = FrameDecoder::new(stored);
-    decoder
-        .read_exact(output)
-        .map_err(|error| error.to_string())?;
-    match decoder.read(&mut [0]) {
-        Ok(0) => Ok(output.len()),
-        Ok(_) => Err(MORE.to_string()),
-        Err(error) => Err(error.to_string()),
-    }
+    let written = fill(&mut decoder, output)?;
+    check_end(&mut decoder)?;
+    Ok(written)
 }

@@ -132,7 +132,10 @@ impl Engine {
         timeout: Duration,
     ) -> MutexGuard<'a, State> {
         let begin = Instant::now();
-        state.wait_for_head();
+        if state.wait_for_head() {
+            self.shared.wake(state);
+            state = self.shared.lock();
+        }
         let is_waiting = |state: &mut State| {
             let waits = !state.is_stopping && !state.head_is_settled();
             state.is_awaited |= waits;
@@ -233,6 +236,12 @@ impl Engine {
     #[cfg(feature = "simulate")]
     pub fn describe(&self) -> String {
         self.shared.peek().map_or_else(String::new, State::describe)
+    }
+
+    /// Batches that are finished and wait to be taken: for simulations.
+    #[cfg(feature = "simulate")]
+    pub fn num_finished(&self) -> usize {
+        self.shared.peek().map_or(0, State::num_finished)
     }
 
     /// Whether the engine has given up all it had: for simulations.

@@ -2,6 +2,7 @@
 //! loaded, in what order, and which can be spared longest.
 
 #[cfg(feature = "simulate")]
+#[path = "../../tests/simulate/audits/pages.rs"]
 mod audit;
 
 use std::collections::{BTreeSet, BinaryHeap, HashMap, VecDeque};

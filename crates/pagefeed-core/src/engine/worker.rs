@@ -98,13 +98,13 @@ impl Shared {
         let source = &*self.source;
         match role {
             Role::Worker => {
-                let takes = state.num_idle > 0 && !state.is_woken && state.may_have_work(source);
+                let takes = state.num_idle > 0 && !state.is_woken && state.has_work(role, source);
                 state.num_idle -= usize::from(takes);
                 state.is_woken |= takes;
                 takes
             }
             Role::Fetcher => {
-                let takes = state.num_idle_fetchers > 0 && state.may_load(source);
+                let takes = state.num_idle_fetchers > 0 && state.has_work(role, source);
                 state.num_idle_fetchers -= usize::from(takes);
                 takes
             }
@@ -177,14 +177,10 @@ fn work(shared: &Shared, role: Role) {
     let mut loose = LooseSlices::default();
     let mut state = shared.lock();
     loop {
-        let job = match role {
-            Role::Worker => {
-                state.is_woken = false;
-                state.next_job(source)
-            }
-            Role::Fetcher => state.next_fetch(source),
-        };
-        let Some(job) = job else {
+        if role == Role::Worker {
+            state.is_woken = false;
+        }
+        let Some(job) = state.next_job(role, source) else {
             if state.is_stopping {
                 return;
             }

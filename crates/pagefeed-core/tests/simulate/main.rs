@@ -13,6 +13,7 @@ mod memory;
 mod pages;
 mod plans;
 mod sharing;
+mod storm;
 
 use std::cell::Cell;
 use std::process::ExitCode;
@@ -25,9 +26,13 @@ use arguments::Arguments;
 use case::Case;
 use consumer::Consumer;
 use sharing::Sharing;
+use storm::Storm;
 
 /// One world of so many is of dictionaries alone that threads share.
 const SHARING: u64 = 16;
+
+/// One world of so many is a long run with a storm in the middle.
+const STORM: u64 = 2048;
 
 thread_local! {
     static SEED: Cell<u64> = const { Cell::new(0) };
@@ -47,6 +52,14 @@ fn live(seed: u64, is_traced: bool) -> Summary {
         let sharing = Sharing::draw(&mut random);
         let settings = settings(&mut random, is_traced, None);
         return run(settings, move || sharing.live());
+    }
+    if seed % STORM == STORM / 2 {
+        let storm = Storm::draw(&mut random);
+        let settings = Settings {
+            most_threads: 100,
+            ..settings(&mut random, is_traced, None)
+        };
+        return run(settings, move || storm.live());
     }
     let consumer = Rc::new(Consumer::new(Case::draw(&mut random)));
     let watched = Rc::clone(&consumer);

@@ -158,7 +158,7 @@ impl Bucket {
                 .into_iter()
                 .map(folder)
                 .collect(),
-            next: page.page_token,
+            next: page.page_token.filter(|token| !token.is_empty()),
         })
     }
 

@@ -400,7 +400,10 @@ impl HttpService for Sender {
             let status = response.status();
             let body = response.bytes().await;
             let body = body.map_err(|error| unknown(error.without_url()))?;
-            let (body, num_skipped) = lists::readable(body);
+            let (body, num_skipped) = lists::readable(body).map_err(|error| {
+                refuse(&error);
+                unknown(error)
+            })?;
             add(&self.transport.counters.names_skipped, num_skipped);
             let mut answer = HttpResponse::new(body.into());
             *answer.status_mut() = status;

@@ -17,7 +17,7 @@ const MAX_LOADS_DUE: f32 = 4.0;
 impl State {
     pub(super) fn begin_gather(&mut self, batch: BatchNumber) -> Job {
         let loads = self.pages.fresh_per_batch(self.head);
-        self.loads_due = (self.loads_due + loads).min(MAX_LOADS_DUE);
+        self.lead.loads_due = (self.lead.loads_due + loads).min(MAX_LOADS_DUE);
         self.ready.remove(&batch);
         let position = (batch - self.head) as usize;
         let pending = &mut self.batches[position];

@@ -4,6 +4,7 @@ use super::State;
 use super::pending::DONE;
 use crate::engine::job::{Job, LoadJob};
 use crate::engine::pages::{BatchNumber, Slot};
+use crate::engine::worker::Role;
 use crate::engine::{PageEntry, PageSource};
 
 /// Stored bytes of pages fetched together, at most; more would delay pages elsewhere
@@ -13,66 +14,45 @@ const MOST_TOGETHER: usize = 1 << 20;
 /// Batches that may always be assembled, however few are planned after them.
 const LEAST_AHEAD: usize = 8;
 
+/// What a thread does next.
+enum Choice {
+    Gather(BatchNumber),
+    /// Decode a page that was fetched.
+    Decode((BatchNumber, Slot)),
+    /// Load or fetch a page for a batch; pages needed later make room.
+    Load(BatchNumber, Slot),
+}
+
 impl State {
-    /// Whether an idle worker should look for work; may be true without work.
-    pub fn may_have_work(&self, source: &dyn PageSource) -> bool {
-        let fetches_apart = source.num_in_flight() > 0;
-        self.first_ready().is_some()
-            || !self.fetched.is_empty()
-            || if fetches_apart {
-                self.is_stuck()
-            } else {
-                self.may_load(source)
-            }
+    /// Whether there is work for a thread: whether [`State::next_job`] has some.
+    pub fn has_work(&mut self, role: Role, source: &dyn PageSource) -> bool {
+        self.choose(role, source).is_some()
     }
 
-    /// Whether an idle fetching thread should look for work; may be true without work.
-    pub fn may_load(&self, source: &dyn PageSource) -> bool {
-        self.next_load().is_some_and(|(batch, slot)| {
-            let is_urgent = batch < self.horizon();
-            let has_room = self.budget.fits_ahead(self.estimate(source, slot));
-            is_urgent || (has_room && self.has_slack(source))
-        })
-    }
-
-    /// Whether pages may be loaded before they are due. Those that are fetched from afar
-    /// always may.
-    pub(super) fn has_slack(&self, source: &dyn PageSource) -> bool {
-        self.loads_due > -self.slack || source.num_in_flight() > 0
-    }
-
-    /// The next thing that a worker does, begun.
-    pub fn next_job(&mut self, source: &dyn PageSource) -> Option<Job> {
-        self.begin(source, |state| match source.num_in_flight() {
-            0 => state.choose(source),
-            _ => state.choose_beside_fetching(),
-        })
-    }
-
-    /// The next page to be fetched, begun.
-    pub fn next_fetch(&mut self, source: &dyn PageSource) -> Option<Job> {
-        self.begin(source, |state| state.choose_fetch(source))
-    }
-
-    fn begin(
-        &mut self,
-        source: &dyn PageSource,
-        choose: impl FnOnce(&mut Self) -> Option<Job>,
-    ) -> Option<Job> {
-        if self.is_stopping {
-            return None;
-        }
+    /// The next thing that a thread does, begun.
+    pub fn next_job(&mut self, role: Role, source: &dyn PageSource) -> Option<Job> {
         self.count_kept(source);
-        let job = choose(self);
+        let job = match self.choose(role, source)? {
+            Choice::Gather(batch) => self.begin_gather(batch),
+            Choice::Decode(key) => Job::Load(self.fetched.remove(&key)?),
+            Choice::Load(batch, slot) => {
+                let estimate = self.estimate(source, slot);
+                self.evict(batch, estimate);
+                let load = self.begin_load(slot, estimate);
+                match role {
+                    Role::Worker => Job::Load(load),
+                    Role::Fetcher => Job::Fetch(self.with_neighbours(source, load)),
+                }
+            }
+        };
         self.num_running += match &job {
             // A page that was fetched has been running since.
-            Some(Job::Load(load)) => usize::from(load.fetched.is_none()),
-            Some(Job::Fetch(loads)) => loads.len(),
-            Some(Job::Gather(_)) => 1,
-            None => 0,
+            Job::Load(load) => usize::from(load.fetched.is_none()),
+            Job::Fetch(loads) => loads.len(),
+            Job::Gather(_) => 1,
         };
         self.budget.note_peak();
-        job
+        Some(job)
     }
 
     /// Updates the bytes that the source keeps; pages make room for them.
@@ -80,72 +60,80 @@ impl State {
         let before = std::mem::replace(&mut self.budget.source, source.held_bytes());
         if self.budget.source > before {
             self.keep_to_budget();
+            self.budget.note_peak();
+        }
+    }
+
+    /// What a thread does next: the one answer for those that look for work and for
+    /// those that are woken for it.
+    fn choose(&mut self, role: Role, source: &dyn PageSource) -> Option<Choice> {
+        if self.is_stopping {
+            return None;
+        }
+        let fetches_apart = source.num_in_flight() > 0;
+        match role {
+            Role::Worker if fetches_apart => self.choose_beside_fetching(),
+            Role::Worker => self.choose_load_or_gather(source),
+            Role::Fetcher => self.choose_fetch(source),
         }
     }
 
     /// Chooses work where the same threads load and gather.
-    fn choose(&mut self, source: &dyn PageSource) -> Option<Job> {
+    fn choose_load_or_gather(&mut self, source: &dyn PageSource) -> Option<Choice> {
         let ready = self.first_ready();
-        let Some((batch, slot)) = self.next_load() else {
-            return Some(self.begin_gather(ready?));
-        };
-        let estimate = self.estimate(source, slot);
-        if let Some(ready) = ready
-            && ready <= batch
-            && (self.loads_due < 1.0 || !self.budget.fits(estimate))
-        {
-            return Some(self.begin_gather(ready));
+        if let Some((batch, slot)) = self.next_load() {
+            let estimate = self.estimate(source, slot);
+            let is_later = ready.is_some_and(|ready| ready <= batch)
+                && (self.lead.loads_due < 1.0 || !self.budget.fits(estimate));
+            let has_room = self.lead.has_slack() && self.budget.fits(estimate);
+            if !is_later && (has_room || self.may_make_room(batch, estimate)) {
+                return Some(Choice::Load(batch, slot));
+            }
         }
-        let is_urgent = batch < self.horizon();
-        let is_due = is_urgent || self.has_slack(source);
-        if is_due && self.budget.fits(estimate) || (is_urgent && self.make_room(batch, estimate)) {
-            return Some(Job::Load(self.begin_load(slot, estimate)));
-        }
-        if let Some(ready) = ready {
-            return Some(self.begin_gather(ready));
-        }
-        if !self.is_stuck() {
-            return None; // What is running will make room.
-        }
-        if self.head_holds_pages() {
-            return Some(self.begin_gather(self.head));
-        }
-        // It does not fit, and must be loaded all the same: beside as little as can be.
-        self.evict(batch, estimate);
-        Some(Job::Load(self.begin_load(slot, estimate)))
+        ready.map(Choice::Gather).or_else(|| self.choose_stuck())
     }
 
     /// Chooses to gather, or to decode fetched pages; what is needed first comes first.
-    fn choose_beside_fetching(&mut self) -> Option<Job> {
+    fn choose_beside_fetching(&mut self) -> Option<Choice> {
         let ready = self.first_ready();
         let fetched = self.fetched.first_key_value().map(|(key, _)| *key);
         if let Some(key) = fetched
             && ready.is_none_or(|ready| key.0 < ready)
-            && let Some(job) = self.fetched.remove(&key)
         {
-            return Some(Job::Load(job));
+            return Some(Choice::Decode(key));
         }
-        if let Some(ready) = ready {
-            return Some(self.begin_gather(ready));
-        }
-        (self.is_stuck() && self.head_holds_pages()).then(|| self.begin_gather(self.head))
+        let stuck = || self.choose_stuck();
+        let gather = ready.map(Choice::Gather).or_else(stuck);
+        gather.filter(|choice| matches!(choice, Choice::Gather(_)))
     }
 
     /// Chooses pages to fetch, as far ahead as there is room to decode them.
-    fn choose_fetch(&mut self, source: &dyn PageSource) -> Option<Job> {
+    fn choose_fetch(&mut self, source: &dyn PageSource) -> Option<Choice> {
         let (batch, slot) = self.next_load()?;
         let estimate = self.estimate(source, slot);
-        let is_urgent = batch < self.horizon();
-        let has_room =
-            self.budget.fits_ahead(estimate) || (is_urgent && self.make_room(batch, estimate));
-        if !has_room {
-            if !self.is_stuck() || self.head_holds_pages() {
-                return None;
-            }
-            self.evict(batch, estimate);
+        if self.budget.fits_ahead(estimate) || self.may_make_room(batch, estimate) {
+            return Some(Choice::Load(batch, slot));
         }
-        let first = self.begin_load(slot, estimate);
-        Some(Job::Fetch(self.with_neighbours(source, first)))
+        let stuck = self.choose_stuck();
+        stuck.filter(|choice| matches!(choice, Choice::Load(..)))
+    }
+
+    /// Whether a page is for a batch that may be written now, and fits if pages needed
+    /// later are evicted.
+    fn may_make_room(&mut self, batch: BatchNumber, bytes: usize) -> bool {
+        batch < self.horizon() && self.can_make_room(batch, bytes)
+    }
+
+    /// Chooses where the batch at the head needs a page, and nothing is under way that
+    /// could make room for it: its pages in memory are written first. Without any, the
+    /// page is loaded although it does not fit, with as few others as can be.
+    fn choose_stuck(&self) -> Option<Choice> {
+        let (batch, slot) = self.next_load()?;
+        let is_stuck = self.num_running == 0 && batch <= self.head;
+        is_stuck.then(|| match self.head_holds_pages() {
+            true => Choice::Gather(self.head),
+            false => Choice::Load(batch, slot),
+        })
     }
 
     /// Adds planned pages that follow a page, while there is room: one request reads
@@ -175,15 +163,6 @@ impl State {
         jobs
     }
 
-    /// Whether the batch at the head needs a page, and nothing is under way that could
-    /// make room for it.
-    fn is_stuck(&self) -> bool {
-        self.num_running == 0
-            && self
-                .next_load()
-                .is_some_and(|(batch, _)| batch <= self.head)
-    }
-
     /// First batch that must not be worked on.
     pub(super) fn fence(&self) -> BatchNumber {
         self.failure
@@ -195,7 +174,7 @@ impl State {
     /// planned, since a page is dropped after its last known use.
     pub(super) fn horizon(&self) -> BatchNumber {
         let known = LEAST_AHEAD.max(self.batches.len() / 2);
-        self.head + self.ahead.min(known) as u64
+        self.head + self.lead.batches.min(known) as u64
     }
 
     pub(super) fn first_ready(&self) -> Option<BatchNumber> {

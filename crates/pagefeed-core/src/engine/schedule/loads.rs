@@ -25,18 +25,18 @@ impl State {
         decoded.saturating_add(entry.loading_size).min(MAX_ESTIMATE)
     }
 
-    /// Evicts pages needed later than `batch`, farthest first, if that makes room enough.
-    pub(super) fn make_room(&mut self, batch: BatchNumber, bytes: usize) -> bool {
+    /// Whether there is room, if pages needed later than `batch` are evicted.
+    pub(super) fn can_make_room(&mut self, batch: BatchNumber, bytes: usize) -> bool {
         let (pages, budget) = (&mut self.pages, &self.budget);
-        pages.can_free(batch, |freed| budget.fits_without(freed, bytes)) && self.evict(batch, bytes)
+        pages.can_free(batch, |freed| budget.fits_without(freed, bytes))
     }
 
-    /// Evicts pages needed later than `batch` until there is room; returns whether
-    /// there is.
-    pub(super) fn evict(&mut self, batch: BatchNumber, bytes: usize) -> bool {
+    /// Evicts pages needed later than `batch`, farthest first, until there is room or
+    /// none is left.
+    pub(super) fn evict(&mut self, batch: BatchNumber, bytes: usize) {
         while !self.budget.fits(bytes) {
             let Some(slot) = self.pages.farthest_after(batch) else {
-                return false;
+                return;
             };
             let waiting: Vec<BatchNumber> = self.pages.uses(slot).collect();
             for needing in waiting {
@@ -49,7 +49,6 @@ impl State {
                 self.recycle(page, bytes);
             }
         }
-        true
     }
 
     /// Drops pages that are not needed first, if others took their room.
@@ -65,7 +64,7 @@ impl State {
         let page = self.pages.page(slot);
         let bundle = self.pages.bundle(slot).cloned();
         self.stats.pages_loaded += 1;
-        self.loads_due = (self.loads_due - 1.0).max(-self.slack);
+        self.lead.count_load();
         self.stats.bytes_read += self.pages.entry(slot).stored_size as u64;
         let (recycled_bytes, recycle) = self.spares.take_near(estimate).unzip();
         let recycled_bytes = recycled_bytes.unwrap_or(0);

@@ -7,9 +7,11 @@
 //! writing those that are there into the batch and letting them go.
 
 #[cfg(feature = "simulate")]
+#[path = "../../../tests/simulate/audits/schedule.rs"]
 mod audit;
 mod gathers;
 mod jobs;
+mod lead;
 mod loads;
 mod pending;
 
@@ -26,23 +28,11 @@ use super::plan::PreparedPlan;
 use super::spares::SparePages;
 use super::{EngineConfig, EngineStats, Page, PageSource};
 use crate::error::{Error, Result};
+use lead::Lead;
 use pending::{DONE, Pending, Phase};
 
 /// Bytes of pages freed after which the allocator is trimmed.
 const TRIM_AFTER: usize = 16 << 20;
-
-/// Batches written before they are asked for, until one is late; one per worker if that
-/// is more.
-const FIRST_AHEAD: usize = 2;
-
-/// Batches in a row that are there in time, for each that may be ahead, before a late one
-/// asks for one more. Workers that are slower than their consumer are not helped by it.
-const IN_TIME: usize = 4;
-
-/// Pages that may be loaded before they are due, until a batch is late for lack of some;
-/// and how many times as many they are then.
-const FIRST_SLACK: f32 = 32.0;
-const MORE_SLACK: f32 = 8.0;
 
 /// Everything the lock protects.
 pub(super) struct State {
@@ -55,16 +45,7 @@ pub(super) struct State {
     head: BatchNumber,
     /// Batches that wait for no page and are not begun.
     ready: BTreeSet<BatchNumber>,
-    /// The last batch that was asked for before it was finished.
-    waited_for: BatchNumber,
-    /// Batches that may be written before they are asked for. With fewer buffers in
-    /// turn, more of them stay in the processor's cache.
-    ahead: usize,
-    /// Whether as many batches were ahead since the limit last grew: one more might
-    /// have been.
-    was_ahead: bool,
-    /// Batches taken in a row that were finished when they were asked for.
-    num_in_time: usize,
+    lead: Lead,
     pages: PageTable,
     budget: Budget,
     /// Fetched and not decoded, by their next use.
@@ -87,13 +68,6 @@ pub(super) struct State {
     /// Bytes of plans with the table of their pages, for readers that do not wait for
     /// the lock.
     pub plan_bytes: Arc<AtomicUsize>,
-    /// Pages to load so that loads are spread evenly over the batches that are planned:
-    /// where an epoch begins many pages are opened, where it ends almost none. Negative:
-    /// pages that were loaded before they were due.
-    loads_due: f32,
-    /// Pages that may be loaded before they are due. With fewer, more of them are in the
-    /// processor's cache when they are used; more outlast a storage that is slow at times.
-    slack: f32,
     garbage: Garbage,
     /// Bytes of pages freed, not recycled, since the allocator was last trimmed.
     num_freed: usize,
@@ -114,18 +88,11 @@ impl State {
     /// there is room.
     pub fn new(config: Arc<EngineConfig>, is_late: bool) -> Self {
         let budget = Budget::new(&config);
-        let most = budget.batches_ahead();
         Self {
             batches: VecDeque::new(),
             head: 1,
             ready: BTreeSet::new(),
-            waited_for: 0,
-            ahead: match is_late {
-                true => most,
-                false => FIRST_AHEAD.max(config.num_threads + 1).min(most),
-            },
-            was_ahead: false,
-            num_in_time: 0,
+            lead: Lead::new(config.num_threads, is_late, budget.batches_ahead()),
             pages: PageTable::default(),
             budget,
             fetched: BTreeMap::new(),
@@ -139,8 +106,6 @@ impl State {
             num_running: 0,
             pending_bytes: 0,
             plan_bytes: Arc::default(),
-            loads_due: 0.0,
-            slack: FIRST_SLACK,
             garbage: Garbage::default(),
             num_freed: 0,
             num_idle: 0,
@@ -211,7 +176,7 @@ impl State {
         self.config = Arc::clone(config);
         self.buffer_bytes = config.sections().num_bytes();
         self.budget.resize(config);
-        self.ahead = self.ahead.min(self.budget.batches_ahead());
+        self.lead.resize(self.budget.batches_ahead());
         self.budget.num_buffers -= self.spare_buffers.len();
         self.garbage.buffers.append(&mut self.spare_buffers);
     }
@@ -256,6 +221,7 @@ impl State {
         self.budget.held = 0;
         self.give_up_spares();
         self.failure.take_if(|(batch, _)| *batch > 0);
+        self.lead.reset(self.budget.batches_ahead());
         self.generation += 1;
     }
 
@@ -290,12 +256,10 @@ impl State {
         let Some(Phase::Done) = self.batches.front().map(|head| &head.phase) else {
             return Ok(None);
         };
-        if self.waited_for != self.head {
-            self.stats.batches_ready += 1;
-            self.num_in_time += 1;
-        }
-        let last = self.batches.get(self.ahead - 1).map(|last| &last.phase);
-        self.was_ahead |= matches!(last, Some(Phase::Done));
+        let last = self.batches.get(self.lead.batches - 1);
+        let is_full = last.is_some_and(|last| matches!(last.phase, Phase::Done));
+        let was_in_time = self.lead.note_taken(self.head, is_full);
+        self.stats.batches_ready += u64::from(was_in_time);
         self.head += 1;
         self.stats.batches += 1;
         let taken = self.batches.pop_front();
@@ -311,37 +275,21 @@ impl State {
         Ok(buffer)
     }
 
-    /// Notes that the batch at the head was not ready when it was asked for. One more is
-    /// written ahead from now on, if that could have helped, and more pages are loaded
-    /// ahead if some were missing.
-    pub fn wait_for_head(&mut self) {
-        self.waited_for = self.head;
-        let is_rare = std::mem::take(&mut self.num_in_time) >= IN_TIME * self.ahead;
-        if !is_rare {
-            return;
-        }
-        if self
-            .batches
-            .front()
-            .is_some_and(|head| head.num_missing > 0)
-        {
-            self.slack *= MORE_SLACK;
-        }
-        if self.was_ahead && self.ahead < self.budget.batches_ahead() {
-            self.ahead += 1;
-            self.was_ahead = false;
-        }
+    /// Notes that the batch at the head was not ready when it was asked for; returns
+    /// whether more may be done from now on.
+    pub fn wait_for_head(&mut self) -> bool {
+        let head = self.batches.front();
+        let misses_pages = head.is_some_and(|head| head.num_missing > 0);
+        let most = self.budget.batches_ahead();
+        self.lead.note_late(self.head, misses_pages, most)
     }
 
     /// Does what a wait for the head does after many batches in time, as if its page was
     /// missing or there; returns how many pages may be loaded before they are due.
     #[cfg(test)]
     pub fn wait_after_many(&mut self, is_missing: bool) -> f32 {
-        self.num_in_time = IN_TIME * self.ahead;
-        self.batches[0].num_missing += usize::from(is_missing);
-        self.wait_for_head();
-        self.batches[0].num_missing -= usize::from(is_missing);
-        self.slack
+        let most = self.budget.batches_ahead();
+        self.lead.wait_after_many(self.head, is_missing, most)
     }
 
     /// Whether [`State::take_head`] has something to say.
@@ -351,7 +299,7 @@ impl State {
     }
 
     /// Batches that are finished and wait to be taken.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "simulate"))]
     pub fn num_finished(&self) -> usize {
         let phases = self.batches.iter().map(|batch| &batch.phase);
         phases.filter(|phase| matches!(phase, Phase::Done)).count()

@@ -22,7 +22,9 @@ fn two_batches_wait_and_one_more_after_each_that_was_late_among_many_in_time() {
     for page in 0..100 {
         engine.submit(first_tokens(&[page])).unwrap();
     }
-    let late = || engine.shared.lock().wait_for_head();
+    let late = || {
+        engine.shared.lock().wait_for_head();
+    };
     let take = |count: usize, expected: usize| {
         for _ in 0..count {
             drop(next(&engine).unwrap());
@@ -75,6 +77,7 @@ fn pages_are_loaded_ahead_of_their_time_once_a_batch_was_late_for_lack_of_one() 
     drop(next(&engine).unwrap());
     num_finished(&engine);
     assert_eq!(num_loaded(), 200);
+    assert_eq!([(); 9].map(|()| wait(true))[8], 16_384.0, "there is an end");
 }
 
 #[test]
@@ -152,7 +155,7 @@ fn a_batch_that_could_be_written_waits_for_few_pages_of_one_that_needs_many() {
     }
     let mut done = String::new();
     while done.matches('g').count() < 2 {
-        match state.next_job(&source) {
+        match state.next_job(Role::Worker, &source) {
             Some(Job::Load(job)) => {
                 done.push('l');
                 state.end_load(&job, Ok(page_of(job.page.page)));

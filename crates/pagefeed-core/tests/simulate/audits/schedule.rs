@@ -57,7 +57,7 @@ impl State {
             match fetches_apart {
                 true => self.budget.fits_ahead(estimate),
                 false => {
-                    let is_due = batch < self.horizon() || self.has_slack(source);
+                    let is_due = batch < self.horizon() || self.lead.has_slack();
                     is_due && self.budget.fits(estimate)
                 }
             }
@@ -126,9 +126,12 @@ impl State {
     fn audit_batches(&self) -> Result<(), String> {
         let mut num_uses = 0;
         for (batch, pending) in (self.head..).zip(&self.batches) {
-            let is_far = batch > self.head && batch >= self.head + self.ahead as u64;
+            let is_far = batch > self.head && batch >= self.head + self.lead.batches as u64;
             if is_far && !matches!(pending.phase, Phase::Waiting) {
-                return Err(format!("batch {batch} is begun, {} may be", self.ahead));
+                return Err(format!(
+                    "batch {batch} is begun, {} may be",
+                    self.lead.batches
+                ));
             }
             let left = pending.uses.iter().filter(|&&slot| slot != DONE);
             num_uses += left.clone().count();

@@ -1,12 +1,12 @@
 //! Threads, locks, condition variables and time: those of the standard library; or, with
-//! the feature `simulate`, those of a simulated machine (`simulated`) on which one seed
-//! decides what runs when.
+//! the feature `simulate`, those of a simulated machine (`pagefeed-simulated`) on which
+//! one seed decides what runs when.
 //!
 //! Whatever waits takes these from here. Atomics and `OnceLock` are the standard library's
 //! in both: nothing waits for them, and a simulated machine has one processor.
 
 #[cfg(feature = "simulate")]
-pub mod simulated;
+pub use pagefeed_simulated as simulated;
 
 #[cfg(not(feature = "simulate"))]
 pub use std::{
