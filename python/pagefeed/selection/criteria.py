@@ -20,6 +20,7 @@ from pagefeed.errors import (
 from pagefeed.selection.query import Query, field_of
 from pagefeed.selection.row_groups import RowGroups
 from pagefeed.selection.scanning import open_groups, scan, schema_of
+from pagefeed.selection.statistics import without_groups
 
 NO_PART = 65_535
 """Part number of rows in no part; also the largest number of parts."""
@@ -85,7 +86,9 @@ class Scan(Criterion):
             raise
         part_of_row = np.full(row_groups.num_rows, NO_PART, dtype=np.uint16)
         if self.query.prunes(opened.schema):
-            may_match = opened.fragment.subset(filter=expression, schema=opened.schema)
+            may_match = without_groups(
+                opened.fragment, opened.schema, self.query, expression
+            )
             opened = opened._replace(fragment=may_match)
         for rows, values in scan(row_groups, opened, expression):
             if values.dtype == np.bool_:

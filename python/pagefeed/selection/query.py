@@ -57,6 +57,10 @@ class Query(ABC):
     def prunes(self, schema: Schema) -> bool:
         """Return whether statistics may show that no row of a row group is selected."""
 
+    def may_use(self, leaf: str) -> bool:
+        """Return whether a leaf, by its dotted path, may be among its columns."""
+        return leaf in self.columns
+
 
 class ExpressionQuery(Query):
     """A predicate that is a ``pyarrow.compute.Expression`` of the user."""
@@ -80,6 +84,11 @@ class ExpressionQuery(Query):
         They may not if a column could hold NaN, see :meth:`Predicate.prunes`.
         """
         return not any(_holds_floats(kind) for kind in schema.types)
+
+    def may_use(self, leaf: str) -> bool:
+        """Whether the text, which has the names of all columns, could mean a leaf."""
+        begin = " ".join(leaf.partition(".")[0].split())
+        return begin in self.text or "FieldPath" in self.text
 
 
 def _holds_floats(kind: Any) -> bool:

@@ -37,7 +37,17 @@ class Bounds(NamedTuple):
 def bounds_of(
     lower: object, upper: object, num_nulls: int | None, num_rows: int | None
 ) -> Bounds | None:
-    """Return bounds, and what follows from the counts; None if nothing is known."""
+    """Return bounds, and what follows from the counts; None if nothing is known.
+
+    Bounds that contradict themselves or the counts prove nothing.
+    """
+    if num_nulls is not None:
+        if num_nulls < 0 or (num_rows is not None and num_nulls > num_rows):
+            return None
+        if num_nulls == num_rows and (lower is not None or upper is not None):
+            return None
+    if _is_above(lower, upper):
+        return None
     bounds = Bounds(
         lower,
         upper,
@@ -45,6 +55,13 @@ def bounds_of(
         may_have_values=None in (num_nulls, num_rows) or num_nulls != num_rows,
     )
     return None if bounds == Bounds(None, None) else bounds
+
+
+def _is_above(lower: Any, upper: Any) -> bool:
+    try:
+        return bool(lower > upper)
+    except TypeError:  # One is unknown.
+        return False
 
 
 class FileBounds(Protocol):

@@ -139,6 +139,7 @@ class DeltaBounds:
 def _bounds_in_log(
     lower: object, upper: object, nulls: int | None, rows: int | None
 ) -> Bounds | None:
-    if isinstance(upper, str) and len(upper.encode()) >= CUT_TEXT:
-        upper = None
-    return bounds_of(lower, upper, nulls, rows)
+    bounds = bounds_of(lower, upper, nulls, rows)
+    if bounds and isinstance(upper, str) and len(upper.encode()) >= CUT_TEXT:
+        return bounds._replace(upper=None)
+    return bounds
