@@ -35,6 +35,10 @@ NAMES := $(basename $(notdir $(wildcard $(LOCKS)/*.txt)))
 LONG := ray transformers torchft
 TRAINERS := $(filter $(NAMES),$(LONG)) $(filter-out $(LONG),$(NAMES))
 TESTED := $(TRAINERS:%=tested-in-%)
+TRAINER_TESTS = tests/trainers/test_examples.py tests/trainers/test_matrix.py \
+	tests/trainers/test_features.py tests/trainers/test_mixing.py \
+	$$(ls tests/trainers/test_$*{,_*}.py 2> /dev/null)
+HAVE_NEWEST := $(VENV)/newest
 HAVE_WHEEL := $(VENV)/wheel.stamp
 # Other loaders, and what trains models on each order.
 BENCHMARKS := benchmarks/requirements
@@ -64,7 +68,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # uv reads neither the system's certificates nor pip's index unless told to.
 export UV_SYSTEM_CERTS ?= 1
 $(HAVE_DEMO) $(HAVE_TEST) $(HAVE_DEV) $(HAVE_CORE) $(HAVE_QUICK) $(HAVE_WHEEL) $(HAVE_DOCS) \
-	$(HAVE_TRAINERS)/%.stamp constraints: export UV_DEFAULT_INDEX ?= \
+	$(HAVE_TRAINERS)/%.stamp $(HAVE_NEWEST)/%.stamp test-pythons constraints: export UV_DEFAULT_INDEX ?= \
 	$(or $(PIP_INDEX_URL),$(shell $(TOOLS)/uv/bin/pip config get global.index-url 2>/dev/null))
 
 .PHONY: help
@@ -114,10 +118,28 @@ test-trainers: $(HAVE_CORE)  ## Tests inside each framework (ARGS=lightning for 
 
 $(TESTED): tested-in-%: $(HAVE_TRAINERS)/%.stamp
 	@echo "== $*"
-	@time $(HAVE_TRAINERS)/$*/bin/python -m pytest --quiet --timeout 900 --durations 3 \
-		tests/trainers/test_examples.py tests/trainers/test_matrix.py \
-		tests/trainers/test_features.py tests/trainers/test_mixing.py \
-		$$(ls tests/trainers/test_$*{,_*}.py 2> /dev/null)
+	@time $(HAVE_TRAINERS)/$*/bin/python -m pytest --quiet --timeout 900 --durations 3 $(TRAINER_TESTS)
+
+# Environments made anew each time, from what the locks are made of.
+.PHONY: test-newest $(TRAINERS:%=newest-in-%)
+test-newest: $(HAVE_CORE)  ## The same with the newest release of each, a line for each (ARGS=jax)
+	@rm -f $(HAVE_NEWEST)/*.stamp
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target \
+		$(patsubst %,newest-in-%,$(or $(ARGS),$(TRAINERS)))
+
+$(TRAINERS:%=newest-in-%): newest-in-%: $(HAVE_NEWEST)/%.stamp
+	@names=$$(sed -n 's/^\([a-z][a-z0-9-]*\).*/\1/p' $(LOCKS)/$*.in | paste -sd '|'); \
+	versions=$$($(UV) pip freeze --python $(HAVE_NEWEST)/$*/bin/python | grep -E "^($$names)==" | paste -sd ' '); \
+	$(HAVE_NEWEST)/$*/bin/python -m pytest --quiet --timeout 900 $(TRAINER_TESTS) &> $(HAVE_NEWEST)/$*.log \
+		|| { grep '^FAILED\|^ERROR' $(HAVE_NEWEST)/$*.log; failed=1; }; \
+	echo "$*: $$versions: $$(tail -1 $(HAVE_NEWEST)/$*.log)"; [[ -z $${failed:-} ]]
+
+# The wheel for any Python of this system; `make wheel` makes that for any Linux.
+.PHONY: test-pythons
+test-pythons: $(HAVE_CORE)  ## The wheel on every Python found, with the oldest and newest packages
+	rm -rf target/pythons
+	$(BIN)/maturin build --quiet --release --locked --compatibility linux --out target/pythons
+	$(BIN)/python packaging/try_pythons.py --uv $(UV) $(if $(CI),--least 2) target/pythons/*.whl
 
 .PHONY: fuzz
 fuzz: $(HAVE_DEV) $(HAVE_CORE)  ## Mutate files for 10 minutes (ARGS="--seconds 60")
@@ -315,6 +337,9 @@ define SEPARATE_ENVIRONMENT
 endef
 
 $(HAVE_TRAINERS)/%.stamp: $(LOCKS)/%.txt | $(HAVE_UV)
+	$(SEPARATE_ENVIRONMENT)
+
+$(HAVE_NEWEST)/%.stamp: $(LOCKS)/%.in | $(HAVE_UV)
 	$(SEPARATE_ENVIRONMENT)
 
 $(HAVE_BENCHMARKS): $(BENCHMARKS).txt | $(HAVE_UV)

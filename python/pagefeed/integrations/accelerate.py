@@ -25,6 +25,7 @@ from pagefeed.integrations.dialects import in_rows
 from pagefeed.integrations.evaluation import TokenMeans, held_out
 from pagefeed.integrations.layers import Leak, check_layers
 from pagefeed.integrations.learning import EVERY, make_learner
+from pagefeed.integrations.versions import warn_of_newer
 from pagefeed.launch import Ranks, from_mesh
 from pagefeed.mixing import Learner, Policy, Replacing
 
@@ -32,6 +33,8 @@ accelerate = require("accelerate", extra="accelerate", purpose=__name__)
 _Mixin: Any = accelerate.data_loader.DataLoaderStateMixin
 _torch: Any = require("torch", extra="torch", purpose=__name__)
 _IterableDataset: Any = _torch.utils.data.IterableDataset
+
+warn_of_newer("accelerate")
 
 __all__ = ["PreparedLoader", "Skippable", "evaluate", "expected_ranks", "prepare"]
 

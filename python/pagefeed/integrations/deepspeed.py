@@ -23,10 +23,13 @@ from pagefeed.integrations.delivery import KEY, ResumableDelivery, Start
 from pagefeed.integrations.dialects import in_rows
 from pagefeed.integrations.layers import Leak, check_layers
 from pagefeed.integrations.learning import EVERY, make_learner
+from pagefeed.integrations.versions import warn_of_newer
 from pagefeed.launch import from_deepspeed
 from pagefeed.mixing import Learner, Policy, Replacing
 
 require("deepspeed", extra="deepspeed", purpose=__name__)
+
+warn_of_newer("deepspeed")
 
 __all__ = ["EngineData", "attach"]
 

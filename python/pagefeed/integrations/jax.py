@@ -19,11 +19,14 @@ from pagefeed.core.loader import Loader
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import check_has, check_loader, check_shapes
 from pagefeed.integrations.delivery import Delivery, ResumableDelivery, Start
+from pagefeed.integrations.versions import warn_of_newer
 from pagefeed.launch import from_jax
 
 jax = require("jax", extra="jax", purpose=__name__)
 
 OF_BORDERS = ("cu_seqlens", "max_seqlen", "doc_lens", "max_doc_lens")
+
+warn_of_newer("jax")
 
 __all__ = ["gather", "global_batches", "grain_dataset", "local_rows"]
 

@@ -31,6 +31,7 @@ from pagefeed.integrations.delivery import (
 )
 from pagefeed.integrations.evaluation import TokenMeans, by_name, held_out
 from pagefeed.integrations.learning import EVERY, make_learner
+from pagefeed.integrations.versions import warn_of_newer
 from pagefeed.launch import Ranks, from_mesh
 from pagefeed.mixing import Learner, Policy, Replacing
 from pagefeed.mixture import Mixture
@@ -38,6 +39,8 @@ from pagefeed.mixture import Mixture
 _DataModule: Any = require(
     "lightning", extra="lightning", purpose=__name__
 ).LightningDataModule
+
+warn_of_newer("lightning")
 
 __all__ = ["LoaderDataModule", "setup_loader"]
 

@@ -25,6 +25,7 @@ from pagefeed.integrations.delivery import ResumableDelivery
 from pagefeed.integrations.dialects import megatron as micro_batch
 from pagefeed.integrations.dialects import packed_parameters
 from pagefeed.integrations.learning import EVERY, make_learner
+from pagefeed.integrations.versions import warn_of_newer
 from pagefeed.launch import from_megatron
 from pagefeed.mixing import Policy, Replacing
 
@@ -33,6 +34,8 @@ _calculator: Any = require(
     extra="megatron",
     purpose=__name__,
 )
+
+warn_of_newer("megatron-core")
 
 __all__ = ["FIELDS", "MicroBatches", "dataset_provider", "packed_sequences"]
 

@@ -18,10 +18,13 @@ from pagefeed.integrations.checks import (
 )
 from pagefeed.integrations.delivery import ResumableDelivery, Start
 from pagefeed.integrations.dialects import olmo
+from pagefeed.integrations.versions import warn_of_newer
 
 _Base: Any = require(
     "olmo_core.data.data_loader", extra="olmo", purpose=__name__
 ).DataLoaderBase
+
+warn_of_newer("ai2-olmo-core")
 
 __all__ = ["PagefeedDataLoader"]
 

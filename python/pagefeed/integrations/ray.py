@@ -24,11 +24,14 @@ from pagefeed.core.sequences import Cut
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import check_has, check_loader
 from pagefeed.integrations.delivery import KEY
+from pagefeed.integrations.versions import warn_of_newer
 from pagefeed.launch import Ranks
 from pagefeed.remote import output_folder
 from pagefeed.view import SequenceView
 
 _Datasource: Any = require("ray.data", extra="ray", purpose=__name__).Datasource
+
+warn_of_newer("ray")
 
 __all__ = ["PagefeedDatasource", "ranks", "restore", "save"]
 

@@ -27,6 +27,7 @@ from pagefeed.integrations.checks import (
 from pagefeed.integrations.delivery import ResumableDelivery, Start
 from pagefeed.integrations.dialects import shifted_pair
 from pagefeed.integrations.learning import EVERY, WatchedLoss, make_learner
+from pagefeed.integrations.versions import warn_of_newer
 from pagefeed.launch import Ranks
 from pagefeed.mixing import Learner, Policy, Replacing
 
@@ -38,6 +39,8 @@ try:
 except ImportError:  # Since the change of August 2026.
     from torchtitan.components.data.loader import BaseDataLoader
 tyro = require("tyro", extra="torchtitan", purpose=WHO)
+
+warn_of_newer("torchtitan")
 
 __all__ = ["PagefeedDataLoader"]
 

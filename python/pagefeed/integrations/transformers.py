@@ -44,8 +44,11 @@ from pagefeed.integrations.evaluation import TokenMeans, held_out, measured
 from pagefeed.integrations.layers import Leak, check_layers
 from pagefeed.integrations.learning import EVERY, logits_of, make_learner
 from pagefeed.integrations.settings import warn_of_settings
+from pagefeed.integrations.versions import warn_of_newer
 from pagefeed.metrics import WaitAlarm
 from pagefeed.mixing import Learner, Policy, Replacing
+
+warn_of_newer("transformers")
 
 __all__ = ["LoaderCallback", "attach"]
 
