@@ -157,8 +157,13 @@ def check(page: str, corpus: str) -> None:
 
     def make() -> pf.Loader:
         data = pf.parquet(corpus, column="input_ids")
-        cut, fields = pf.Packed(128, eos=0), ("input_ids", "labels")
-        return pf.Loader(data, sequences=cut, batch_size=2, seed=1, fields=fields)
+        return pf.Loader(
+            data,
+            sequences=pf.Packed(128, eos=0),
+            batch_size=2,
+            seed=1,
+            fields=("input_ids", "labels"),
+        )
 
     found = {"readme": readme(Path(page)), "settings": settings(corpus)}
     assert first(pickle.loads(pickle.dumps(make()))) == first(make())  # noqa: S301
