@@ -19,6 +19,10 @@ pub struct Stamp {
     pub modified_ns: i64,
     /// Inode number.
     pub inode: u64,
+    /// Time of the last change of content, permissions, owner or links, in nanoseconds.
+    pub changed_ns: i64,
+    /// Digest of some blocks, see [`Storage::sampled`]; 0 without one.
+    pub sample: u64,
 }
 
 impl Stamp {
@@ -30,7 +34,19 @@ impl Stamp {
                 .saturating_mul(1_000_000_000)
                 .saturating_add(metadata.mtime_nsec()),
             inode: metadata.ino(),
+            changed_ns: metadata
+                .ctime()
+                .saturating_mul(1_000_000_000)
+                .saturating_add(metadata.ctime_nsec()),
+            sample: 0,
         }
+    }
+
+    /// Whether a sample must say if the content changed: something did, and left size,
+    /// time of modification and inode as they were.
+    pub(crate) fn needs_sample(&self, now: &Self) -> bool {
+        let known = |stamp: &Self| (stamp.size, stamp.modified_ns, stamp.inode);
+        known(self) == known(now) && self.changed_ns != now.changed_ns
     }
 }
 
@@ -63,6 +79,9 @@ impl FileId {
                 false => format!("inode {} then, {} now", stamp.inode, now.inode),
             });
         }
+        if stamp.needs_sample(&now) && now.sample != stamp.sample {
+            differences.push("it was rewritten in place, with its old time".to_string());
+        }
         if differences.is_empty() {
             return Ok(());
         }
@@ -85,6 +104,11 @@ impl FileId {
 pub trait Storage: Send + Sync {
     /// The state of a file now.
     fn stamp(&self, path: &str) -> Result<Stamp>;
+
+    /// The same, with a sample of the bytes where files have no versions.
+    fn sampled(&self, path: &str) -> Result<Stamp> {
+        self.stamp(path)
+    }
 
     /// Bytes of `ranges` of `file`, in their order; refuses a file that is not in the state
     /// it was indexed in ([`Kind::Stale`]). May coalesce neighbours, and send
@@ -138,8 +162,18 @@ pub trait Storage: Send + Sync {
 
     /// Refuses the first file that is not in the state it was indexed in.
     fn check(&self, files: &[FileId]) -> Result<()> {
-        let check = |file: &FileId| file.check(self.stamp(&file.path)?);
-        files.iter().try_for_each(check)
+        files.iter().try_for_each(|file| self.check_one(file))
+    }
+
+    /// Refuses a file that is not in the state it was indexed in.
+    fn check_one(&self, file: &FileId) -> Result<()> {
+        let now = self.stamp(&file.path)?;
+        let needs_sample = file.stamp.needs_sample(&now);
+        file.check(if needs_sample {
+            self.sampled(&file.path)?
+        } else {
+            now
+        })
     }
 
     /// Returns the same storage for a forked child, without touching locks: threads
@@ -333,6 +367,8 @@ mod tests {
                 size: 256,
                 modified_ns: 0,
                 inode: 0,
+                changed_ns: 0,
+                sample: 0,
             },
         }
     }

@@ -101,7 +101,7 @@ impl RecordColumn {
         let field = FlatField::new(dtype, offset)?.field;
         let storage = index.get().indexed(false).storage;
         let located = |path: String| -> Result<FileId> {
-            let stamp = storage.stamp(&path)?;
+            let stamp = storage.sampled(&path)?;
             let path = path.as_str().into();
             Ok(FileId { path, stamp })
         };

@@ -249,6 +249,8 @@ pub(crate) fn stamp(meta: &Meta) -> Stamp {
         size: meta.size,
         modified_ns,
         inode,
+        changed_ns: 0,
+        sample: 0,
     }
 }
 

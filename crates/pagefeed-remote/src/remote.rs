@@ -228,6 +228,13 @@ impl Storage for Remote {
         Ok(stamp(&meta.map_err(|error| self.live.named(error, path))?))
     }
 
+    fn sampled(&self, path: &str) -> Result<Stamp> {
+        match is_local(path) {
+            true => self.local.sampled(path),
+            false => self.stamp(path),
+        }
+    }
+
     fn read_ranges(&self, file: &FileId, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         if is_local(&file.path) {
             return self.local.read_ranges(file, ranges);

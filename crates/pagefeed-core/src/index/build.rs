@@ -119,7 +119,7 @@ impl IndexBuilder<'_> {
     fn file(&self, path: &str) -> Result<IndexedFile> {
         let file = FileId {
             path: path.into(),
-            stamp: self.store.stamp(path)?,
+            stamp: self.store.sampled(path)?,
         };
         let tail = read_tail(self.store, &file)?;
         let named = match &self.options.naming {

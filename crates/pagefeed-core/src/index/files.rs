@@ -23,6 +23,10 @@ columns! {
     modified_ns: i64 as Int64Type,
     /// Inode, or a digest of its version.
     inode: u64 as UInt64Type,
+    /// Time of the last change of content, permissions, owner or links.
+    changed_ns: i64 as Int64Type,
+    /// Digest of some blocks.
+    sample: u64 as UInt64Type,
     /// Upper half of the digest of the footer.
     digest_high: u64 as UInt64Type,
     /// Lower half of the digest of the footer.
@@ -52,6 +56,8 @@ impl Files {
             size: self.numbers.size[file],
             modified_ns: self.numbers.modified_ns[file],
             inode: self.numbers.inode[file],
+            changed_ns: self.numbers.changed_ns[file],
+            sample: self.numbers.sample[file],
         }
     }
 
@@ -111,6 +117,8 @@ impl FilesBuilder {
         numbers.size.push(stamp.size);
         numbers.modified_ns.push(stamp.modified_ns);
         numbers.inode.push(stamp.inode);
+        numbers.changed_ns.push(stamp.changed_ns);
+        numbers.sample.push(stamp.sample);
         numbers.digest_high.push((digest >> 64) as u64);
         numbers.digest_low.push(digest as u64);
         numbers.schema_id.push(schema);

@@ -58,7 +58,7 @@ impl Index {
         let mut all = FilesBuilder::default();
         let (mut table, mut first) = (TableBuilder::new(), 0);
         for file in files {
-            let stamp = storage.stamp(&file.path)?;
+            let stamp = storage.sampled(&file.path)?;
             let range = first..first + file.num_pages;
             first = range.end;
             let of_file = table_of(&pages, range, stamp.size).map_err(|e| e.in_file(&file.path))?;

@@ -102,8 +102,9 @@ impl Index {
                 if file >= self.num_files() {
                     return Err(Error::invalid("there is no such file"));
                 }
-                match store.stamp(self.path(file)) {
-                    Ok(stamp) => Ok(stamp != self.files.stamp(file)),
+                match store.check_one(&self.file(file)) {
+                    Ok(()) => Ok(false),
+                    Err(error) if error.kind() == Kind::Stale => Ok(true),
                     Err(error) if error.kind() == Kind::Io(ErrorKind::NotFound) => Ok(true),
                     Err(error) => Err(error.in_file(self.path(file))),
                 }
@@ -162,6 +163,7 @@ impl Index {
             hasher.write(&stamp.size.to_le_bytes());
             hasher.write(&stamp.modified_ns.to_le_bytes());
             hasher.write(&stamp.inode.to_le_bytes());
+            hasher.write(&stamp.sample.to_le_bytes());
         }
         format!("{:032x}", hasher.finish_128())
     }

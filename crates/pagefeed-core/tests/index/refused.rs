@@ -259,6 +259,52 @@ fn many_files(folder: &Folder, count: usize) -> Vec<FileId> {
     files.collect()
 }
 
+/// Writes bytes in place, and puts the old time back.
+fn rewrite(path: &str, bytes: &[u8]) {
+    let modified = fs::metadata(path).unwrap().modified().unwrap();
+    let mut file = fs::File::options().write(true).open(path).unwrap();
+    std::io::Write::write_all(&mut file, bytes).unwrap();
+    file.set_modified(modified).unwrap();
+}
+
+#[test]
+fn other_bytes_with_the_old_size_and_time_are_refused_and_other_permissions_are_not() {
+    let folder = Folder::new("rewritten");
+    let rows: Vec<u8> = (0..40).map(|level| u8::from(level % 4 != 0)).collect();
+    let bytes = HandMade::new(10, vec![Part::V1(rows)]).bytes();
+    let path = folder.file("a", &bytes);
+    let index = build_with(std::slice::from_ref(&path), "tokens", true).unwrap();
+    let (store, file) = (Store::new(16), index.file(0));
+    store.read(&file, 0..4).unwrap();
+    fs::hard_link(&path, format!("{path}.link")).unwrap();
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    for store in [&store, &Store::new(16)] {
+        store.read(&file, 0..4).unwrap();
+        store.read(&file, 0..4).unwrap();
+        index.check_files(store).unwrap();
+        assert_eq!(index.changed_files(store, &[0]).unwrap(), []);
+    }
+    let mut other = bytes.clone();
+    other[6] ^= 1;
+    rewrite(&path, &other);
+    for store in [&store, &Store::new(16)] {
+        for error in [
+            store.read(&file, 0..4).unwrap_err(),
+            index.check_files(store).unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), Kind::Stale);
+            assert!(
+                error
+                    .to_string()
+                    .contains("it was rewritten in place, with its old time")
+            );
+        }
+        assert_eq!(index.changed_files(store, &[0]).unwrap(), [0]);
+    }
+    rewrite(&path, &bytes);
+    store.read(&file, 0..4).unwrap();
+}
+
 #[test]
 fn descriptors_stay_within_the_limit() {
     let folder = Folder::new("descriptors");

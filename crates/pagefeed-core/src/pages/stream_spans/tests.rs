@@ -25,6 +25,8 @@ impl Storage for Files {
             size: self.of(path).len() as u64,
             modified_ns: 0,
             inode: 0,
+            changed_ns: 0,
+            sample: 0,
         })
     }
 
