@@ -19,7 +19,7 @@ TESTED = {
     "megatron-core": "0.16.1",
     "ray": "2.60.0",
     "torchtitan": "0.3.0",
-    "transformers": "5.23.0",
+    "transformers": "5.24.0",
 }
 """The newest tested release of each framework."""
 
