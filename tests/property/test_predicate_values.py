@@ -1,5 +1,6 @@
 """Numbers of any type, texts and arithmetic are compared as a plain model says."""
 
+import datetime
 import math
 import operator
 import tempfile
@@ -252,3 +253,85 @@ def test_an_expression_that_fails_is_not_blamed_on_the_file():
     columns = {"n": pa.array([2**53 + 1]), "f": pa.array([0.5])}
     with pytest.raises(InvalidArgumentError, match=r"cannot be evaluated.*cast"):
         selected(columns, pc.field("n") > pc.field("f"))
+
+
+def values_of(kind: Any) -> list[Any]:
+    """Two values of a type, the lesser first."""
+    day, types = datetime.datetime(2024, 3, 1, 2, 3, 4), pa.types
+    if isinstance(kind, pa.BaseExtensionType):
+        return values_of(kind.storage_type)
+    if types.is_dictionary(kind):
+        return values_of(kind.value_type)
+    if types.is_date(kind):
+        return [day.date(), day.date().replace(year=2025)]
+    if types.is_time(kind):
+        return [day.time(), day.time().replace(hour=5)]
+    if types.is_timestamp(kind):
+        zone = day.replace(tzinfo=kind.tz and datetime.UTC)
+        return [zone, zone.replace(year=2025)]
+    if types.is_boolean(kind):
+        return [False, True]
+    if types.is_decimal(kind):
+        return [Decimal(-1), Decimal(2)]
+    if "binary" in str(kind):
+        width = kind.byte_width if types.is_fixed_size_binary(kind) else 2
+        return [b"a" * width, b"b" * width]
+    return ["a", "é"] if "string" in str(kind) else [1, 2]
+
+
+def array_of(values: list[Any], kind: Any) -> Any:
+    if isinstance(kind, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(kind, array_of(values, kind.storage_type))
+    return pa.array(values, kind)
+
+
+KINDS = [
+    *(pa.bool_(), pa.float16(), pa.float32(), pa.float64()),
+    *map(kind_of, [*INTEGERS, *DECIMALS[:2], *DECIMALS[3:]]),
+    *(pa.string(), pa.large_string(), pa.string_view()),
+    *(pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(2)),
+    *(pa.dictionary(pa.int32(), kind) for kind in (pa.string(), pa.binary())),
+    *(pa.date32(), pa.date64(), pa.time32("s"), pa.time32("ms")),
+    *(pa.time64("us"), pa.time64("ns"), pa.null(), pa.timestamp("us", "UTC")),
+    *map(pa.timestamp, ["s", "ms", "us", "ns"]),
+    *(pa.uuid(), pa.json_(), pa.bool8()),
+]
+
+
+def literal_of(value: Any) -> str:
+    if isinstance(value, datetime.date | datetime.time):
+        return repr(value.isoformat())
+    return str(value) if isinstance(value, Decimal) else repr(value)
+
+
+def test_values_of_every_type_are_compared(tmp_path: Path):
+    """In a column and in a struct, with a row group, and so bounds, for each row."""
+    path = tmp_path / "a.parquet"
+    for kind in KINDS:
+        low, high = values_of(kind)
+        held = [None, None, None] if pa.types.is_null(kind) else [low, None, high]
+        arrays = [array_of([value], kind) for value in held]
+        tables = [
+            pa.table(
+                {
+                    "input_ids": [[row]],
+                    "c": a,
+                    "s": pa.StructArray.from_arrays([a], ["f"]),
+                }
+            )
+            for row, a in enumerate(arrays)
+        ]
+        with pq.ParquetWriter(path, tables[0].schema) as writer:
+            for table in tables:
+                writer.write_table(table)
+        data = pf.parquet(path, column="input_ids")
+        nulls = [row for row, value in enumerate(held) if value is None]
+        equal, less = ([2], [0]) if len(nulls) == 1 else ([], [])
+        for predicate, expected in {
+            f"c == {literal_of(high)}": equal,
+            f"c != {literal_of(high)}": less,
+            f"s.f < {literal_of(high)} or s.f is null": sorted(less + nulls),
+        }.items():
+            found = data.where(predicate)
+            rows = [row["input_ids"][0] for row in found] if len(found) else []
+            assert rows == expected, (kind, predicate)

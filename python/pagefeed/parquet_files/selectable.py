@@ -187,7 +187,7 @@ class SelectableParquet(Selectable, DescribedRows):
         from pagefeed.selection import schema_of
 
         require("pyarrow", extra="pyarrow", purpose="the schema of files")
-        return schema_of(self._named_files, 0)
+        return schema_of(self._named_files, 0, as_stored=True)
 
     @property
     def columns(self) -> list[str]:

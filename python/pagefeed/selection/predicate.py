@@ -299,7 +299,7 @@ class Predicate(Query):
         """Check arithmetic of numbers; that of literals is done at once."""
         sides = [(operand, self._side(operand)) for operand in operands]
         for operand, side in sides:
-            if isinstance(side, bool | str):
+            if isinstance(side, bool | str | bytes):
                 raise self._refuse(operand, "this is no number")
         (calculate, name), values = _ARITHMETIC[op], [side for _, side in sides]
         if not any(map(callable, values)):
@@ -399,7 +399,7 @@ def _constant_of(node: ast.expr) -> Constant | None:
             if isinstance(value, bool) or not isinstance(value, int | float):
                 return None
             return -value if isinstance(op, ast.USub) else value
-        case ast.Constant(value=str() | int() | float() as value):
+        case ast.Constant(value=str() | bytes() | int() | float() as value):
             return value
     return None
 

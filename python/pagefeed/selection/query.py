@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from pagefeed.core._base import near_name, require
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
 
-Constant: TypeAlias = str | int | float | bool
+Constant: TypeAlias = str | bytes | int | float | bool
 
 DEFAULT = b"pagefeed: rows have this where a struct has no field "
 """Prefix of keys in the metadata of a schema: names of fields follow."""
@@ -139,10 +139,24 @@ def field_of(schema: Schema, name: str) -> tuple[Expression, Any]:
             f"column {name!r} has type {kind}: rows are selected by columns with one "
             f"value per row; there are {_listed(schema)}"
         )
-    field = pc.field(*path)
+    return pc.field(*path), kind
+
+
+def with_kernels(kind: Any) -> Any:
+    """Return the type in which a column is read: the kernels of pyarrow take it.
+
+    They lack some for views, dictionaries and extensions.
+    """
+    pa, types = arrow(), arrow("pyarrow.types")
+    if types.is_struct(kind):
+        return pa.struct([field.with_type(with_kernels(field.type)) for field in kind])
     if types.is_dictionary(kind):
-        return field.cast(kind.value_type), kind.value_type
-    return field, kind
+        return with_kernels(kind.value_type)
+    if isinstance(kind, pa.BaseExtensionType):
+        return with_kernels(kind.storage_type)
+    if types.is_string_view(kind):
+        return pa.large_string()
+    return pa.large_binary() if types.is_binary_view(kind) else kind
 
 
 def balanced(

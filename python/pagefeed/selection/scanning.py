@@ -26,6 +26,7 @@ from pagefeed.selection.query import (
     field_of,
     scalar_columns,
     with_default,
+    with_kernels,
 )
 from pagefeed.selection.row_groups import RowGroups, row_groups_of
 from pagefeed.selection.table_columns import Naming, TableColumns
@@ -70,10 +71,15 @@ def open_groups(row_groups: RowGroups) -> Opened:
     )
 
 
-def schema_of(files: Files | PageIndex, file: int) -> Schema:
-    """Return the columns of a file, and those in the names of its folders."""
+def schema_of(
+    files: Files | PageIndex, file: int, *, as_stored: bool = False
+) -> Schema:
+    """Return the columns of a file, and those in the names of its folders.
+
+    They have the types in which predicates read them, or their own.
+    """
     files = files if isinstance(files, Files) else Files.of(files)
-    return _with_folders(files, file).schema
+    return _with_folders(files, file, as_stored=as_stored).schema
 
 
 def column_of(files: Files, column: str, file: int) -> Any:
@@ -142,7 +148,11 @@ def _check_years(row_groups: RowGroups, opened: Opened, expression: Expression) 
     groups = [group.id for group in opened.fragment.row_groups]
     coarse = _open(Files.of(row_groups.index), row_groups.file, groups, unit="s")
     for name, field in used.items():
-        table = coarse.scanner(columns={name: field}, use_threads=False).to_table()
+        try:
+            table = coarse.scanner(columns={name: field}, use_threads=False).to_table()
+        except (arrow().ArrowException, OSError) as problem:
+            storage = row_groups.index.storage
+            raise _unreadable(storage, row_groups.path, problem) from None
         unit = field_of(opened.schema, name)[1].unit
         check_years(name, table[name], unit, row_groups.path)
 
@@ -239,7 +249,7 @@ def _describe(name: str, values: Any) -> str:
     missing = f", {values.null_count:,} null" if values.null_count else ""
     if values.null_count == len(values):
         return f"{name} is null everywhere"
-    if types.is_string(values.type) or types.is_boolean(values.type):
+    if "string" in str(values.type) or types.is_boolean(values.type):
         counts = pc.value_counts(values.drop_null()).to_pylist()
         counts.sort(key=lambda count: -count["counts"])
         shown = [f"{count['values']!r} ({count['counts']:,})" for count in counts]
@@ -253,7 +263,11 @@ def _describe(name: str, values: Any) -> str:
 
 
 def _with_folders(
-    files: Files, file: int, row_groups: Sequence[int] | None = None
+    files: Files,
+    file: int,
+    row_groups: Sequence[int] | None = None,
+    *,
+    as_stored: bool = False,
 ) -> Opened:
     """Open a file with the values in the names of its folders.
 
@@ -266,6 +280,9 @@ def _with_folders(
     schema, table = fragment.physical_schema, files.table
     if table is not None:
         schema = _in_table(schema, table)
+    if not as_stored:
+        fields = [field.with_type(with_kernels(field.type)) for field in schema]
+        schema = arrow().schema(fields, metadata=schema.metadata)
     own = {*schema.names, *(name for name, _ in scalar_columns(schema))}
     constants = _constants(
         files, [*dict.fromkeys((*files.folder_columns, *_later(table)))]

@@ -20,7 +20,10 @@ def without_groups(
     A row group stays if a column of the query has statistics that contradict
     themselves, or that an old writer compared in another order than that of the type.
     """
-    may_match = fragment.subset(filter=expression, schema=schema).row_groups
+    try:
+        may_match = fragment.subset(filter=expression, schema=schema).row_groups
+    except arrow().ArrowNotImplementedError:  # Of bounds of an extension type.
+        return fragment
     kept = {group.id for group in may_match}
     left_out = [group.id for group in fragment.row_groups if group.id not in kept]
     if not left_out:

@@ -7,6 +7,7 @@ and arithmetic, are compared as float64.
 
 from __future__ import annotations
 
+import datetime
 import math
 import operator
 from collections.abc import Callable
@@ -68,6 +69,8 @@ def compare(sign: str, left: Value | Constant, right: Value | Constant) -> Expre
     if isinstance(right, Value):
         return COMPARISONS[sign](*_in_one_type(left, right))
     types = arrow("pyarrow.types")
+    if types.is_null(left.kind):
+        return left.field.cast("bool")  # As any comparison with null.
     if types.is_integer(left.kind) or types.is_decimal(left.kind):
         return _with_whole(sign, left, right)
     return COMPARISONS[sign](_comparable(left), _literal(right, left.kind))
@@ -143,11 +146,15 @@ def _literal(value: Constant, kind: Any) -> Any:
         return _nearest(value, kind)
     if isinstance(value, bool | int | float) != types.is_boolean(kind):
         raise LiteralTypeError
+    if isinstance(value, bytes) and "binary" not in str(kind):
+        raise LiteralTypeError
     try:
         scalar = pa.scalar(value)
+        if isinstance(value, str) and types.is_time(kind):
+            return pa.scalar(datetime.time.fromisoformat(value), kind)
         if isinstance(value, str) and types.is_temporal(kind):
             return scalar.cast(kind)
-    except pa.ArrowException:
+    except (pa.ArrowException, ValueError):
         raise LiteralTypeError(_time_hint(value, kind)) from None
     return scalar
 
@@ -168,7 +175,7 @@ def _nearest(value: Constant, kind: Any) -> Any:
     return pa.scalar(float(nearest), pa.float32() if is_half else kind)
 
 
-def _time_hint(text: Constant, kind: Any) -> str:
+def _time_hint(text: object, kind: Any) -> str:
     """Return how to write a time with a zone, or without, as the column has it."""
     pa, zone = arrow(), getattr(kind, "tz", None)
     other = pa.timestamp("us", None if zone else "UTC")
@@ -179,4 +186,5 @@ def _time_hint(text: Constant, kind: Any) -> str:
     if not zone:
         return "its times have no zone: leave it out"
     time = "" if ":" in str(text) else "T00:00:00"
-    return f"its times have the zone {zone}: write one, as in '{text}{time}Z' for UTC"
+    shown = f"{text}{time}Z"
+    return f"its times have the zone {zone}: write one, as in {shown!r} for UTC"

@@ -11,7 +11,7 @@ import pytest
 import pagefeed as pf
 from made.shared_data import parquet_testing
 from pagefeed.dataset import ParquetDataset
-from pagefeed.errors import UnsupportedError
+from pagefeed.errors import CorruptFileError, UnsupportedError
 
 FAR = [
     datetime.datetime(1, 1, 1),
@@ -104,6 +104,19 @@ def test_years_that_nanoseconds_do_not_hold_are_refused(tmp_path):
         4,
         5,
     ]
+
+
+def test_a_damaged_page_is_named(tmp_path):
+    path = tmp_path / "web.parquet"
+    write(path, NEAR)
+    chunk = pq.ParquetFile(path).metadata.row_group(0).column(2)
+    data, start = bytearray(path.read_bytes()), chunk.dictionary_page_offset
+    data[start : start + 6] = b"\xff" * 6
+    path.write_bytes(data)
+    for predicate in ("at > '2020-01-01'", "at is null"):
+        with pytest.raises(CorruptFileError, match="pyarrow cannot read it") as caught:
+            len(pf.parquet(path, column="tokens").where(predicate))
+        assert caught.value.file == str(path)
 
 
 def test_files_of_several_writers_have_the_finest_unit(tmp_path):
