@@ -93,22 +93,23 @@ test-all: $(HAVE_DEV) $(HAVE_CORE) $(HAVE_S3) $(HAVE_DOCS)  ## All that `make te
 	$(BIN)/pytest $(PARALLEL) $$(($(PROCESSORS) + 1)) -m "(slow or hypothesis) and not alone" $(ARGS)
 	$(BIN)/pytest -m alone $(or $(ARGS),tests/interop) || (( $$? == 5 ))  # 5: ARGS select none.
 
-# The pinned test files of the Parquet project; without a network, the folder that lies
-# beside the checkout.
+# The pinned test files of the Parquet project, from the folder beside the checkout or by git.
 PARQUET_TESTING := 1a2a75127be06fc0123f03ebd36c966f7beda27d
 HAVE_CONFORMANCE := target/parquet-testing/$(PARQUET_TESTING)
+BESIDE := $(or $(PAGEFEED_SHARED),$(dir $(CURDIR))shared)/data/parquet-testing
 
 .PHONY: conformance
 conformance: $(HAVE_CONFORMANCE)  ## Fetch the files that show what Parquet is
 
 $(HAVE_CONFORMANCE):
 	rm -rf $(@D)
+ifneq ($(wildcard $(BESIDE)),)
+	mkdir -p $(dir $(@D)) && cp -r $(BESIDE) $(@D)
+else
 	git init --quiet $(@D)
-	if git -C $(@D) fetch --quiet --depth 1 https://github.com/apache/parquet-testing $(@F); then \
-		git -C $(@D) checkout --quiet FETCH_HEAD; \
-	else \
-		rm -rf $(@D) && cp -r $(or $(PAGEFEED_SHARED),$(dir $(CURDIR))shared)/data/parquet-testing $(@D); \
-	fi
+	git -C $(@D) fetch --quiet --depth 1 https://github.com/apache/parquet-testing $(@F)
+	git -C $(@D) checkout --quiet FETCH_HEAD
+endif
 	@touch $@
 
 .PHONY: test-trainers $(TESTED)
