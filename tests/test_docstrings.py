@@ -57,6 +57,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "quality": np.linspace(0, 1, 400),
             "quality_score": np.linspace(0, 1, 400),
             "lang": ["en", "de"] * 200,
+            "url": [f"https://site.example/{number}" for number in range(400)],
         }
     )
     for name in ("web", "code"):
@@ -78,7 +79,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def loader_of(data: Any, **options: Any) -> pf.Loader:
-    fields: Final = ("input_ids", "document_ids", "cu_seqlens", "max_seqlen")
+    fields: Final = ("input_ids", "labels", "document_ids", "cu_seqlens", "max_seqlen")
     settings: dict[str, Any] = {"sequences": pf.Windows(64), "batch_size": 2}
     return pf.Loader(data, fields=fields, **settings | options)
 

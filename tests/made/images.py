@@ -16,6 +16,8 @@ import pagefeed as pf
 from made.tokenizers_made import tokenizer_json
 
 PLACEHOLDER = "<image>"
+LENGTH = 256
+"""Of packed sequences."""
 
 
 @cache
@@ -97,3 +99,28 @@ def dataset(folder: Path, cache_dir: Path | None = None, **settings: Any) -> Any
     plain = plain.tokenize(tokenizer())
     right: dict[str, Any] = {"placeholder": PLACEHOLDER, "tokens": tokens}
     return pf.with_images(plain, "images", **right | settings)
+
+
+def loader(data: Any, **options: Any) -> pf.Loader:
+    """Make a loader of packed documents with images."""
+    settings: dict[str, Any] = {
+        "sequences": pf.Packed(LENGTH, eos=0, split="never"),
+        "batch_size": 4,
+        "seed": 2,
+        "drop_last": False,
+        "fields": ("input_ids", "labels"),
+        "memory": "64MiB",
+    }
+    return pf.Loader(data, **settings | options)
+
+
+def place_of(image: Any) -> tuple[int, int]:
+    """Row and number of an image, as its bytes tell."""
+    told = bytes(image)[len(png(1, 1)) :].rstrip(b"\0")
+    row, number = json.loads(told)
+    return row, number
+
+
+def places_in(one: pf.Loader) -> list[tuple[int, int]]:
+    """Row and number of all images of an epoch."""
+    return [place_of(data) for batch in one for data in batch["images"]["data"]]

@@ -375,21 +375,23 @@ class Loader(AnyLoader):
             steps: Numbers of coming steps, such as ``range(1190, 1210)``.
 
         Raises:
-            InvalidArgumentError: If no step is given, a step was taken already or does
-                not exist, there are more separate ranges of steps than a small state
-                can hold, or worker processes of a ``DataLoader`` iterate.
+            InvalidArgumentError: If a step was taken already or does not exist, no step
+                is given after an error, there are more separate ranges of steps than a
+                small state can hold, or worker processes of a ``DataLoader`` iterate.
         """
-        steps = [*steps]
-        if not steps:
-            raise InvalidArgumentError(
-                "skip() got no steps, and would change nothing: give numbers of coming "
-                "steps. An error that names none (error.steps is empty) is not of data"
-            )
         with self._session.lock:
             session, run = self._session, self._session.run
-            session.check_change("skip()", steps)
             now = session.position.now
-            session.go_on(now.skipping(run.at(now).route, steps), is_new=False)
+            if isinstance(steps, Iterable):  # Else it is refused below.
+                steps = [*steps]
+            if session.has_failed and not steps:
+                raise InvalidArgumentError(
+                    "skip() got no steps after an error, and the loop would meet it "
+                    "again: an error whose steps are empty is not of the data of a step"
+                )
+            state = now.skipping(run.at(now).route, steps)
+            session.check_change("skip()", steps)
+            session.go_on(state, is_new=False)
 
     def locate(self, step: int, row: int) -> list[Origin]:
         """Return where a row of this rank's batches comes from, without delivering it.

@@ -122,9 +122,7 @@ class Selectable(Dataset):
             DataError: When rows are read that have no value in the column.
 
         Example:
-            >>> web.split(
-            ...     train=0.99, validation=0.01, by="url", seed=1
-            ... )  # doctest: +SKIP
+            >>> web.split(train=0.9, validation=0.1, by="url")  # doctest: +SKIP
         """
         from pagefeed.selection import by_weights
 

@@ -187,7 +187,9 @@ def test_each_label_of_a_part_is_the_next_token(data, layout):
 def test_labels_that_a_loss_would_shift_inside_a_part_are_refused(data):
     options: dict[str, Any] = {"sequences": pf.Windows(64), "batch_size": 4}
     options |= {"context_parallel": pf.ContextParallel(0, 4)}
-    with pytest.raises(InvalidArgumentError, match=r"by the loss.*shifted=True"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"the loss cannot shift labels.*shifted=True"
+    ):
         pf.Loader(data, fields=("input_ids", "labels"), **options)
     pf.Loader(data, fields=("input_ids",), **options)
 

@@ -131,7 +131,7 @@ def test_what_a_function_raises_is_told_with_its_row(tmp_path: Path):
         with pytest.raises(DataError, match="'image' failed in row 1") as found:
             next(batches)
         assert isinstance(found.value.__cause__, ValueError)
-        assert "row 9 of the file" in "".join(found.value.__notes__)
+        assert "row 9 of the file" in str(found.value)
         assert found.value.steps == (1,)
     feed.skip(found.value.steps)
     assert next(batches)["image"] == [*range(16, 24)]

@@ -13,7 +13,7 @@ import pytest
 
 import pagefeed as pf
 from made.numbered import first_tokens, numbered_loader
-from pagefeed.errors import CorruptFileError, InvalidArgumentError, PagefeedError
+from pagefeed.errors import CorruptFileError, InvalidArgumentError
 
 torch = pytest.importorskip("torch", reason="the extra torch is not installed")
 stateful = pytest.importorskip(
@@ -274,5 +274,16 @@ def test_calls_while_workers_run_act_or_are_refused(folder):
     loader.seek(4)  # The consumer says where it is, and the state keeps the skip.
     loader.skip([6])
     assert loader.state_dict()["step"] == 4
-    with pytest.raises(PagefeedError, match="no steps"):
+
+
+def test_skipping_nothing_after_an_error_is_refused(damaged):
+    loader = numbered_loader(damaged, sequences=pf.Windows(1), shuffle=None)
+    loader.skip(())
+    batches = iter(loader)
+    with pytest.raises(CorruptFileError):
+        list(batches)
+    with pytest.raises(InvalidArgumentError, match="no steps after an error"):
         loader.skip(())
+    loader.skip([20, 21, 22, 23])
+    next(batches)
+    loader.skip(())

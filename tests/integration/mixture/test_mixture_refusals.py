@@ -102,7 +102,7 @@ def test_wrong_runs_are_refused(datasets, tmp_path):
         loader.set_weights({"wbe": 1})
     with pytest.raises(InvalidArgumentError, match="needs a mixture"):
         make(datasets["web"]).set_weights({"web": 1})
-    with pytest.raises(InvalidArgumentError, match="leave epochs at 1"):
+    with pytest.raises(InvalidArgumentError, match="give epochs=1"):
         make(mixture(datasets), epochs=2)
     stages = [pf.Stage(start_step=s, weights={"web": 1}) for s in (9, 5)]
     with pytest.raises(InvalidArgumentError, match="rising start"):

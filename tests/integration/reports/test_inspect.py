@@ -58,7 +58,7 @@ def test_what_files_lack_is_told(tmp_path):
 
 def test_more_memory_is_advised_where_pages_are_read_again(folder):
     dataset = pf.parquet(folder, column="input_ids")
-    for memory, is_advised in [("1GiB", False), ("4KiB", True)]:
+    for memory, is_advised in [("1GiB", False), ("5KiB", True)]:
         found = pf.inspect(dataset, memory=memory, sequences=pf.Windows(32))
         assert any("more memory" in line for line in found.advice) == is_advised
 

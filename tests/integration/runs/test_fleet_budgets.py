@@ -166,9 +166,11 @@ def test_steps_that_grow_and_steps_that_are_skipped(folders):
 def test_what_does_not_compose_is_refused_by_name(folders):
     with pytest.raises(InvalidArgumentError, match="pad=None, which fills nothing"):
         loader(folders[0], pad="longest")
-    with pytest.raises(InvalidArgumentError, match=f"global_batch_size={SIZE * 9} al"):
+    with pytest.raises(
+        InvalidArgumentError, match=f"only global_batch_size={SIZE * 9}"
+    ):
         loader(folders[0], sequences=pf.Windows(32))
-    with pytest.raises(InvalidArgumentError, match="of Documents a max_length"):
+    with pytest.raises(InvalidArgumentError, match="Documents need a max_length"):
         loader(folders[0], sequences=pf.Documents(["input_ids"]))
     with pytest.raises(InvalidArgumentError, match="batch_tokens without global"):
         loader(mixed(folders), fields=("dataset_ids",))

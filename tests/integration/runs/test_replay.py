@@ -152,8 +152,5 @@ def test_an_iteration_in_which_data_were_added_is_not_replayed(tmp_path):
     loader = numbered_loader(tmp_path)
     loader.load_state_dict(state, grown="next-epoch")
     run([loader], 3)
-    with pytest.raises(StateMismatchError, match="data were added"):
-        loader.load_state_dict(loader.state_dict(), replay=True)
-    run([loader])
-    with pytest.raises(StateMismatchError, match=r"data were added|start of epoch"):
+    with pytest.raises(StateMismatchError, match="belongs to another run"):
         loader.load_state_dict(loader.state_dict(), replay=True)

@@ -111,6 +111,8 @@ def test_each_dataset_begins_its_next_epoch_with_all_of_its_data(
             continue
         # Lanes go on to another epoch within some positions.
         left = -before % size if before else 0
+        if shuffle and 0 < left < 16:  # Some lanes have begun the epoch after it.
+            left += size
         assert ours[: max(0, left - 16)] == theirs[: max(0, left - 16)]
         all_data = texts(windows_of(tmp_path, name))
         behind = ours[left + 16 : left + len(all_data) - 16]

@@ -427,5 +427,5 @@ def test_settings_of_storage_are_refused_where_all_is_local(tmp_path, kind, opti
         path = write_delta(tmp_path, rows)
     else:
         path = write_iceberg(tmp_path, rows)
-    with pytest.raises(InvalidArgumentError, match="remote storage, and all paths"):
+    with pytest.raises(InvalidArgumentError, match="remote storage, but all paths"):
         getattr(pf, kind)(path, column="tokens", **options)

@@ -35,7 +35,7 @@ def parameters(
         names: Names of parameters, with blanks between them.
 
     Example:
-        >>> def draw(*, size: int = 3) -> None:
+        >>> def draw(*, size: "int" = 3) -> None:
         ...     '''Draw.
         ...
         ...     Args:

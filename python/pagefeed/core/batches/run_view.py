@@ -45,6 +45,8 @@ class AnyView(Locked, ABC):
     """The state of a learner of mixture weights; None without a learner."""
     share = 0, 1
     """Which part of each sequence this process gets, of how many."""
+    has_failed = False
+    """Whether the step that was asked for last raised an error."""
     accumulated = 1
     """Steps whose gradients a framework adds up before the model changes."""
 

@@ -258,8 +258,10 @@ class RunView(AnyView):
         except CancelledError:
             raise
         except Exception as error:
+            self.has_failed = True
             self._explain(error, running)
             raise
+        self.has_failed = False
         if batch is None:
             self._end(running)
         else:
