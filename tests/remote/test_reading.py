@@ -1,5 +1,6 @@
 """What is read from afar is what lies on the disk."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 import pagefeed as pf
 from made.numbered import numbered_loader
 from made.shuffles import SHUFFLES
+from pagefeed.errors import MissingFileError
 
 
 def remote(place, **options):
@@ -113,6 +115,29 @@ def test_folders_and_patterns(s3):
         s3.urls[1],
         str(s3.folder / "part-0.parquet"),
     ]
+
+
+def test_names_with_wildcards_mean_the_files_that_they_mean_on_a_disk(s3):
+    """A name that is there is taken as it is; a name that is not is a pattern."""
+    folder = s3.folder.parents[1] / "names"
+    stored = ["a[1].parquet", "a1.parquet", "b?.parquet", "bx.parquet", "c1.parquet"]
+    for name in (*stored, "d[1]/x.parquet", "d1/x.parquet", "e*/x.parquet"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(s3.folder / "part-0.parquet", folder / name)
+
+    def names(base, name, **options):
+        index = pf.PageIndex.build(f"{base}/{name}", "input_ids", **options)
+        return [file.removeprefix(f"{base}/") for file in index.files]
+
+    for name in (*stored, "c[1].parquet", "?1.parquet", "d[1]", "d?", "e*/", "d*/*"):
+        try:
+            expected = names(str(folder), name)
+        except MissingFileError:
+            with pytest.raises(MissingFileError):
+                names("s3://names", name, storage_options=s3.options)
+        else:
+            found = names("s3://names", name, storage_options=s3.options)
+            assert found == expected, name
 
 
 def test_mixture_of_near_and_far(s3):

@@ -159,12 +159,31 @@ class RemoteStorage(Storage):
         if path in name_of:
             yield name_of[path]
         elif folder is not None:
-            pattern = path.removeprefix(folder)
-            yield from self._listed(
-                path, folder, suffixes, lambda name: matches(name, pattern)
-            )
+            yield from self._named_or_matched(path, folder, suffixes)
         else:
             yield from self._folder_or_file(path, suffixes)
+
+    def _named_or_matched(
+        self, path: str, folder: str, suffixes: tuple[str, ...]
+    ) -> list[str]:
+        """Return the file or folder of a name with wildcards; else those it matches."""
+        pattern = path.removeprefix(folder)
+        below = f"{pattern.rstrip('/')}/"
+
+        def is_named(name: str) -> bool:
+            return name == pattern or (
+                name.startswith(below) and name.endswith(suffixes)
+            )
+
+        files = self._listed(
+            path,
+            folder,
+            suffixes,
+            lambda name: is_named(name) or matches(name, pattern),
+        )
+        begin = self.name_of(folder)
+        named = [file for file in files if is_named(file.removeprefix(begin))]
+        return named or files
 
     def _folder_or_file(self, path: str, suffixes: tuple[str, ...]) -> Iterable[str]:
         folder = path if path.endswith("/") else f"{path}/"

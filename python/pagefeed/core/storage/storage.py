@@ -62,7 +62,8 @@ class Storage:
     ) -> list[str]:
         """Return the files that paths, folders and patterns refer to, in order.
 
-        The results are absolute paths or URLs. A file may have any name. A folder means
+        The results are absolute paths or URLs. A file may have any name: one that is
+        there, like a folder, is never taken for a pattern. A folder means
         the files in it and below whose names end in one of ``suffixes``. A pattern
         (``*``, ``?``, ``[]``, ``**``) means the files that match. Files of a folder or
         pattern are sorted by name, without names that writers hide (``_SUCCESS``,
