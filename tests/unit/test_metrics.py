@@ -1,6 +1,8 @@
 """A run's numbers: rates, names that trackers accept, Prometheus, the alarm."""
 
 import re
+import socket
+from contextlib import ExitStack
 from urllib.request import urlopen
 
 import pytest
@@ -60,10 +62,19 @@ def test_the_part_of_batches_that_were_ready_is_told():
 def test_mixtures_tell_their_shares_under_names_all_trackers_take():
     found = meter_at(0, 1).read(MIXED)
     assert found["data/mix/web_share"] == 0.75
-    assert found["data/mix/code____x__tokens_total"] == 200
+    [code] = [name for name in found if "code" in name and "total" in name]
+    assert found[code] == 200
     assert all(MLFLOW.fullmatch(name) for name in found)
     rows = {name: n for name, n in MIXED.items() if not name.endswith("/tokens")}
     assert meter_at(0, 1).read(rows)["data/mix/web_share"] == 0.9
+
+
+def test_names_that_differ_in_signs_alone_have_metrics_of_their_own():
+    names = ["a b", "a_b", 'a"b', "a\nb", "\ud800"]
+    stats = MIXED | {f"{name}/tokens": 10 for name in names}
+    found = meter_at(0, 1).read(stats)
+    assert len([name for name in found if "_tokens_total" in name]) == 2 + len(names)
+    assert all(MLFLOW.fullmatch(name) for name in found)
 
 
 def test_the_slowest_rank_counts():
@@ -98,6 +109,21 @@ def test_prometheus_reads_them():
     samples = [line.partition("{")[0].partition(" ")[0] for line in lines]
     assert all(re.fullmatch(r"#|pagefeed_[a-z_]+", name) for name in samples)
     assert len(lines) > 2 * len(metrics)
+
+
+def test_silent_clients_are_few_and_do_not_stay(monkeypatch):
+    pytest.importorskip("prometheus_client", reason="prometheus is not installed")
+    monkeypatch.setattr("pagefeed.metrics.prometheus.MOST_SECONDS", 0.3)
+    with ExitStack() as stack:
+        endpoint = stack.enter_context(serve(dict, port=0))
+        address = "127.0.0.1", endpoint.port
+        clients = [
+            stack.enter_context(socket.create_connection(address, 5)) for _ in range(33)
+        ]
+        for client in reversed(clients):  # The last one at once, the others in time.
+            assert client.recv(1) == b""
+        with urlopen(f"http://127.0.0.1:{endpoint.port}/metrics", timeout=5) as answer:
+            assert answer.status == 200
 
 
 @pytest.mark.parametrize("port", [-1, 65536, "http"])

@@ -7,6 +7,7 @@ number whose name ends in ``_total`` only rises.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -109,11 +110,20 @@ def _mixture(stats: Mapping[str, float]) -> dict[str, float]:
     whole = sum(amounts.values())
     numbers = {}
     for name, amount in amounts.items():
-        safe = re.sub(r"[^0-9A-Za-z_.\-/]", "_", name)
+        safe = _safe_name(name)
         numbers[f"data/mix/{safe}_share"] = _fraction(amount, whole)
         if unit == "tokens":
             numbers[f"data/mix/{safe}_tokens_total"] = amount
     return numbers
+
+
+def _safe_name(name: str) -> str:
+    """Return the name of a dataset for trackers; a changed one ends in a digest."""
+    safe = re.sub(r"[^0-9A-Za-z_.\-/]", "_", name)
+    if safe == name:
+        return name
+    made_of = name.encode("utf-8", "replace")
+    return f"{safe}_{hashlib.blake2b(made_of, digest_size=4).hexdigest()}"
 
 
 def _fraction(amount: float, whole: float) -> float:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import socket
+import time
 from collections.abc import Callable, Iterator, Mapping
+from socketserver import ThreadingMixIn
+from threading import Thread
 from typing import Any, Self
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from pagefeed.core._base import check_callable, check_whole, require
 
 MIX = re.compile(r"data/mix/(.+)_(share|tokens_total)")
+MOST_CLIENTS = 32
+"""Connections at once; a further one is closed."""
+MOST_SECONDS = 5
+"""Seconds of a connection, after which it is closed."""
 
 
 class _Collector:
@@ -32,11 +42,48 @@ class _Collector:
         yield from found.values()
 
 
+class _Silent(WSGIRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """Answers few clients at once, and none for long."""
+
+    daemon_threads = True
+
+    def __init__(self, host: str, port: int) -> None:
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._ends: dict[Any, float] = {}
+        super().__init__((host, port), _Silent)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if len(self._ends) >= MOST_CLIENTS:
+            return self.shutdown_request(request)
+        self._ends[request] = time.monotonic() + MOST_SECONDS
+        return super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._ends.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        for request, end in [*self._ends.items()]:
+            if time.monotonic() > end:
+                with contextlib.suppress(OSError):  # It has ended by itself.
+                    request.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, *_: object) -> None:
+        pass  # A client that went away.
+
+
 class Endpoint:
     """A running endpoint; a context manager that stops it."""
 
-    def __init__(self, server: Any, thread: Any) -> None:
-        self._server, self._thread = server, thread
+    def __init__(self, server: _Server) -> None:
+        self._server = server
+        self._thread = Thread(target=server.serve_forever, daemon=True)
+        self._thread.start()
 
     @property
     def port(self) -> int:
@@ -62,16 +109,19 @@ def serve(
     metrics: Callable[[], Mapping[str, float]],
     *,
     port: int = 9464,
-    host: str = "0.0.0.0",  # noqa: S104 - Prometheus asks from another machine
+    host: str = "127.0.0.1",
 ) -> Endpoint:
     """Serve numbers to Prometheus until closed, or to the end of the process.
+
+    Up to 32 clients are answered at once, each for a few seconds.
 
     Args:
         metrics: Function that returns them: ``loader.metrics``. Its rates cover the
             time between two requests, so that queries should derive rates from the
             counters.
         port: Port to listen on; 0 for any free port.
-        host: Address to listen at, by default all.
+        host: Address to listen at, by default this machine's own. Anybody who reaches
+            another one, such as ``"0.0.0.0"``, can read the numbers.
 
     Raises:
         MissingDependencyError: If prometheus-client is not installed.
@@ -86,4 +136,6 @@ def serve(
     client = require("prometheus_client", extra="prometheus", purpose="serving metrics")
     registry = client.CollectorRegistry()
     registry.register(_Collector(client, metrics))
-    return Endpoint(*client.start_http_server(port, addr=host, registry=registry))
+    server = _Server(host, port)
+    server.set_app(client.make_wsgi_app(registry))
+    return Endpoint(server)
