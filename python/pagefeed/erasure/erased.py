@@ -145,9 +145,10 @@ def records_after(
         if rows is None or record not in rows.records:
             of = f" of {name!r}" if name else ""
             raise StateMismatchError(
-                f"{record.split()[0]} documents{of} were erased when the state was "
-                "saved, and this loader would deliver them: erase the same ones, by "
-                "the same calls of dataset.erase() in their order, and others after"
+                f"{record.split()[0]:.20} documents{of:.80} were erased when the "
+                "state was saved, and this loader would deliver them: erase the same "
+                "ones, by the same calls of dataset.erase() in their order, and others "
+                "after"
             )
     records = sorted((name, record) for name, record in now.items() if record)
     return tuple(records) or None

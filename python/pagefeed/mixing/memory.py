@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pagefeed.core._base import MOST, check_text, check_whole
 from pagefeed.core.run import StatePart
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.mixing.policy import Policy, Replacing
@@ -96,14 +97,15 @@ class Memory:
         version = state.get("version") if isinstance(state, Mapping) else VERSION
         if version != VERSION:
             raise StateMismatchError(
-                f"the state of a Learner has version {version!r}, this release reads "
-                f"{VERSION}: continue the run with the release that began it"
+                f"the state of a Learner has version {version!r:.60}, this release "
+                f"reads {VERSION}: continue the run with the release that began it"
             )
         try:
             plan = {name: state[name] for name in self._plan}
-            at, sums = int(state["at"]), np.array(state["sums"], dtype=np.float64)
-            shape = 2, len(state["names"])
-            is_whole = at >= 0 and "state" in state and sums.shape == shape
+            check_whole(state["at"], "at", least=0, most=MOST)
+            sums = np.array(state["sums"], dtype=np.float64)
+            names = [check_text(name, "names") for name in state["names"]]
+            is_whole = "state" in state and sums.shape == (2, len(names))
         except (KeyError, TypeError, ValueError):
             is_whole = False
         if not is_whole:
@@ -145,13 +147,16 @@ def check_policy(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     if not differing:
         return
     if now["policy"] is None:
-        policy = f"{before['policy']}, and the loader has none: its weights would stay"
+        policy = (
+            f"{before['policy']!s:.60}, and the loader has none: its weights would stay"
+        )
     elif differing[0][0] == "policy":
-        policy = f"{before['policy']}, and the loader has {now['policy']}"
+        policy = f"{before['policy']!s:.60}, and the loader has {now['policy']}"
     else:
         name, old, new = differing[0]
         policy = (
-            f"{before['policy']} with {name}={old!r:.60}, and now it is {new!r:.60}"
+            f"{before['policy']!s:.60} with {name}={old!r:.60}, "
+            f"and now it is {new!r:.60}"
         )
     raise StateMismatchError(
         f"the state is of a run under the policy {policy}. Give the same as before, "
@@ -168,9 +173,9 @@ def check_unlearned(before: Any) -> None:
     Raises:
         StateMismatchError: Naming the policy, and the ways on.
     """
-    if isinstance(before, Mapping) and before["policy"]:
+    if isinstance(before, Mapping) and before.get("policy"):
         raise StateMismatchError(
-            f"the state is of a run under the policy {before['policy']}, and "
+            f"the state is of a run under the policy {before['policy']!s:.60}, and "
             "nothing would change this loader's weights: give the trainer's "
             "adapter policy=..., or make a pagefeed.mixing.Learner(loader, policy, "
             "every=...) before the first batch; with the policy "

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pagefeed.core._base import (
+    MOST,
     Int64Array,
     check_positive,
+    check_text,
     check_whole,
     sorted_with_places,
 )
@@ -127,14 +129,16 @@ class Component:
         Raises:
             InvalidArgumentError: If a value is out of its bounds.
         """
+        for text in (self.name, self.data, *(former.data for former in self.before)):
+            check_text(text, "the name and the data of a dataset")
         for size, tokens in self._sizes:
             check_positive(size, "sequences")
-            check_whole(tokens, "tokens", least=0)
+            check_whole(tokens, "tokens", least=0, most=MOST)
         if self.max_epochs is not None:
             check_positive(self.max_epochs, "max_epochs")
         last = 0
         for former in self.before:
-            last = check_whole(former.end, "end", least=last + 1)
+            last = check_whole(former.end, "end", least=last + 1, most=MOST)
 
     def to_list(self) -> list[Any]:
         """Return plain JSON types."""

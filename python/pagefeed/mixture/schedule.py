@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from pagefeed.core._base import check_whole
+from pagefeed.core._base import MOST, check_number, check_text, check_whole
 from pagefeed.core.run import reading_state
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.mixture.component import Component
@@ -171,21 +171,29 @@ class Schedule:
         """
         for component in self.components:
             component.check()
-        starts = [check_whole(span.start, "start", least=0) for span in self.changes]
+        check_text(self.digest, "digest")
+        if len(set(self.names)) < len(self.names):
+            raise InvalidArgumentError(f"a name stands twice: {self.names!r:.200}")
+        starts = [
+            check_whole(span.start, "start", least=0, most=MOST)
+            for span in self.changes
+        ]
         # An anneal may go on from the first weights before any sequence has had them.
         anneals = starts[:2] == [0, 0] and self.changes[1].anneal > 0
         rising = starts[1:] if anneals else starts
         if starts[:1] != [0] or rising != sorted(set(rising)):
             raise InvalidArgumentError(
-                f"stages start at {starts}: the first must start at 0, and each "
+                f"stages start at {starts!r:.200}: the first must start at 0, and each "
                 "further one after the one before it"
             )
         for span in self.changes:
-            check_whole(span.anneal, "anneal", least=0)
+            check_whole(span.anneal, "anneal", least=0, most=MOST)
             weights = span.weights
             is_one_each = len(weights) == len(self.components)
             if not is_one_each or min(weights) < 0 or not 0 < sum(weights) < math.inf:
-                raise InvalidArgumentError(f"weights={weights!r} of {self.names!r}")
+                raise InvalidArgumentError(
+                    f"weights={weights!r:.100} of {self.names!r:.100}"
+                )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -211,7 +219,9 @@ class Schedule:
                 pass
             components = tuple(map(Component.from_list, state["datasets"]))
             changes = tuple(
-                WeightChange(start, anneal, tuple(map(float, weights)))
+                WeightChange(
+                    start, anneal, tuple(check_number(w, "weight") for w in weights)
+                )
                 for start, anneal, weights in state["stages"]
             )
             schedule = cls(

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from pagefeed.core._base import MOST, check_whole
+from pagefeed.core._base import MOST, check_text, check_whole
 from pagefeed.core.order import ORDER_VERSION
 from pagefeed.core.run import check_same_run, reading_state
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.uncounted.lane_passes import LanePosition
 
-PLAN = ("dataset", "sequences", "shuffle", "seed")
+TEXTS = ("dataset", "sequences", "shuffle")
+PLAN = (*TEXTS, "seed")
 NUMBERS = ("step", "steps_before", "first_epoch", "num_lanes")
 VERSIONS = {"uncounted_version": 2, "order_version": ORDER_VERSION}
 
@@ -62,7 +63,8 @@ class TextState:
             if replace(other, lanes={}) != replace(first, lanes={}):
                 raise StateMismatchError(
                     "the states are not of one run at one step: "
-                    f"{replace(other, lanes={})} beside {replace(first, lanes={})}"
+                    f"{replace(other, lanes={})!r:.400} beside "
+                    f"{replace(first, lanes={})!r:.400}"
                 )
             twice = lanes.keys() & other.lanes.keys()
             if twice:
@@ -89,20 +91,19 @@ class TextState:
             StateMismatchError: If some of them are not in it.
         """
         ours = lanes_of_rank(self.num_lanes, rank, world_size)
-        missing = [lane for lane in ours if lane not in self.lanes]
-        if missing or not ours:
+        if not ours or any(lane not in self.lanes for lane in ours):
             raise StateMismatchError(
-                f"the state has lanes {sorted(self.lanes)} of {self.num_lanes}, and "
-                f"rank {rank} of {world_size} reads {ours or 'one at least'}: load the "
-                "state of this rank, or the list of the states of all ranks, on at "
-                "most as many ranks as there are lanes"
+                f"the state has lanes {sorted(self.lanes)!r:.100} of {self.num_lanes}, "
+                f"and rank {rank} of {world_size} reads "
+                f"{[*ours[:20]] or 'one at least'}: load the state of this rank, or "
+                "the list of those of all ranks, on at most as many ranks as lanes"
             )
         return replace(self, lanes={lane: self.lanes[lane] for lane in ours})
 
 
-def lanes_of_rank(num_lanes: int, rank: int, world_size: int) -> list[int]:
+def lanes_of_rank(num_lanes: int, rank: int, world_size: int) -> range:
     """Return the lanes that a rank reads."""
-    return [*range(rank, num_lanes, world_size)]
+    return range(rank, num_lanes, world_size)
 
 
 def _parsed(state: object) -> TextState:
@@ -116,10 +117,12 @@ def _parsed(state: object) -> TextState:
         numbers: dict[str, Any] = {
             name: check_whole(state[name], name, least=0, most=MOST) for name in NUMBERS
         }
+        texts: dict[str, Any] = {n: check_text(state[n], n) for n in TEXTS}
         return TextState(
             lanes=_positions(json.loads(state["lanes"]), numbers["num_lanes"]),
+            seed=check_whole(state["seed"], "seed"),
             **numbers,
-            **{name: state[name] for name in PLAN},
+            **texts,
         )
 
 
@@ -137,6 +140,6 @@ def _positions(
             or lane in positions
             or position.done > position.size
         ):
-            raise InvalidArgumentError(f"lane {lane} is {numbers}")
+            raise InvalidArgumentError(f"lane {lane} is {numbers!r:.200}")
         positions[lane] = position
     return positions

@@ -26,6 +26,7 @@ __all__ = [
     "check_flag",
     "check_number",
     "check_positive",
+    "check_text",
     "check_token",
     "check_vocab_size",
     "check_whole",
@@ -55,7 +56,9 @@ def check_whole(
         bounds = "" if least is None else f", at least {least}"
         if most is not None and (most != MOST or (whole or 0) > most):
             bounds += f", at most {most}"
-        raise InvalidArgumentError(f"{name}={value!r} must be a whole number{bounds}")
+        raise InvalidArgumentError(
+            f"{name}={value!r:.200} must be a whole number{bounds}"
+        )
     return whole
 
 
@@ -103,6 +106,17 @@ def check_number(
     return as_float
 
 
+def check_text(value: object, name: str) -> str:
+    """Return a text that has a digest.
+
+    Raises:
+        InvalidArgumentError: If it is anything else.
+    """
+    if not isinstance(value, str) or value.encode(errors="ignore").decode() != value:
+        raise InvalidArgumentError(f"{name}={value!r:.200} must be text")
+    return value
+
+
 def check_token(value: object, name: str) -> int | None:
     """Return the number of a token, or None.
 
@@ -112,8 +126,8 @@ def check_token(value: object, name: str) -> int | None:
     token = None if value is None else _whole(value)
     if value is not None and (token is None or not 0 <= token < 1 << 32):
         raise InvalidArgumentError(
-            f"{name}={value!r} must be the number of a token, such as tokenizer.eos, "
-            "or None"
+            f"{name}={value!r:.200} must be the number of a token, such as "
+            "tokenizer.eos, or None"
         )
     return token
 
@@ -125,7 +139,7 @@ def check_callable(value: object, name: str) -> Any:
         InvalidArgumentError: If it is anything else.
     """
     if value is not None and not callable(value):
-        raise InvalidArgumentError(f"{name}={value!r} must be a function, or None")
+        raise InvalidArgumentError(f"{name}={value!r:.200} must be a function, or None")
     return value
 
 
@@ -136,7 +150,7 @@ def check_flag(value: object, name: str) -> bool:
         InvalidArgumentError: If it is anything else.
     """
     if not isinstance(value, bool | np.bool_):
-        raise InvalidArgumentError(f"{name}={value!r} must be True or False")
+        raise InvalidArgumentError(f"{name}={value!r:.200} must be True or False")
     return bool(value)
 
 
@@ -148,8 +162,8 @@ def check_column(value: object, name: str) -> str:
     """
     if not isinstance(value, str) or not value:
         raise InvalidArgumentError(
-            f"{name}={value!r} must be a name or a dotted path, such as 'input_ids' or "
-            "'meta.url'"
+            f"{name}={value!r:.200} must be a name or a dotted path, such as "
+            "'input_ids' or 'meta.url'"
         )
     return value
 
@@ -177,7 +191,7 @@ def check_choice(value: object, choices: tuple[str, ...], name: str) -> str:
     """
     if not isinstance(value, str) or value not in choices:
         raise InvalidArgumentError(
-            f"{name}={value!r} is unknown: choose one of {', '.join(choices)}"
+            f"{name}={value!r:.200} is unknown: choose one of {', '.join(choices)}"
             f"{near_name(str(value), choices)}"
         )
     return value

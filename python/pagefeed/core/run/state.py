@@ -32,6 +32,8 @@ MIXED = (
 """What a state of such a run is refused with."""
 OPTIONAL = ("balance", "ranks", "ended", "parts")
 """Fields that only the states of some runs have."""
+MOST_RANKS = 1 << 20
+"""Ranks that an order is balanced for, at most."""
 MOST_USUAL_LANES = 48
 """Lanes of a run at most, if the dataset has fewer blocks."""
 
@@ -304,7 +306,10 @@ def _checked(state: Mapping[str, Any]) -> dict[str, Any]:
     if balance is not None or ranks is not None:
         if not isinstance(balance, str):
             raise InvalidArgumentError(f"balance={balance!r:.60} must be text")
-        values |= {"balance": balance, "ranks": check_positive(ranks, "ranks")}
+        values |= {
+            "balance": balance,
+            "ranks": check_whole(ranks, "ranks", least=1, most=MOST_RANKS),
+        }
     values["skipped"] = unpacked_ranges(state["skipped"])
     sizes = state["sizes"]
     if sizes is not None:

@@ -111,12 +111,12 @@ def reading_state(
     for name, ours in versions.items():
         if state.get(name) != ours:
             raise StateMismatchError(
-                f"the state has {name} {state.get(name)!r}, this release of pagefeed "
-                f"reads {ours}: continue the run with the release that began it"
+                f"the state has {name} {state.get(name)!r:.200}, this release of "
+                f"pagefeed reads {ours}: continue with the release that began the run"
             )
     try:
         yield
-    except (InvalidArgumentError, TypeError, ValueError) as error:
+    except (InvalidArgumentError, RecursionError, TypeError, ValueError) as error:
         raise StateMismatchError(
             f"this is not what state_dict() returned: {error}"
         ) from error
@@ -140,7 +140,7 @@ def check_same_run(
     told = [
         *differing,
         *(
-            f"{name}: the state has {theirs!r}, this loader {ours!r}"
+            f"{name}: the state has {theirs!r:.200}, this loader {ours!r:.200}"
             for name in names
             if (theirs := getattr(state, name)) != (ours := getattr(loader, name))
         ),
