@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import functools
 import json
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pagefeed.core._base import require
+from pagefeed.tokenizer.limits import MOST_STEPS, STEP, Steps, check_made
 
-MOST_STEPS = 1_000_000
-"""Most loop passes and calls of one rendering; long chats need some ten thousand."""
-MOST_SIZE = 64 << 20
-"""Most characters of a text, or items of a list, that a template may make."""
+FREE = frozenset(("count", "d", "default", "first", "float", "items", "length", "safe"))
+"""Filters that look at no item."""
+COMPARING: tuple[str, ...] = (
+    "==",
+    "!=",
+    "<",
+    "<=",
+    ">",
+    ">=",
+    "eq",
+    "equalto",
+    "ge",
+    "greaterthan",
+)
+COMPARING += ("gt", "in", "le", "lessthan", "lt", "ne")
+SLOW = ("pprint", "striptags", "urlize", "wordwrap")
+"""Filters that no chat needs, and that take a time beyond all sizes."""
 
 
 class TemplateRefusal(Exception):  # noqa: N818 - it may be the template's own
@@ -33,7 +47,7 @@ class Sandbox:
     """
 
     def __init__(self, text: str, mark: str, now: Callable[[str], str]) -> None:
-        self._steps = _StepCount()
+        self._steps = Steps()
         environment = _environment(mark, now, self._steps)
         try:
             self._template = environment.from_string(text)
@@ -46,14 +60,16 @@ class Sandbox:
         Raises:
             TemplateRefusal: If it raises an error, or exceeds a limit.
         """
-        self._steps.left = MOST_STEPS
+        self._steps.left = MOST_STEPS * STEP
         parts, size = [], 0
         try:
             for text in self._template.generate(**variables):
                 parts.append(text)
                 size += len(text)
-                _check_size(size)
+                check_made(size)
             return "".join(parts)
+        except MemoryError as problem:
+            raise TemplateRefusal("it takes too much memory") from problem
         except Exception as problem:  # The template may raise anything.
             raise TemplateRefusal(_described(problem)) from problem
 
@@ -63,29 +79,7 @@ def _described(problem: Exception) -> str:
     return f"{problem}" if own else f"{type(problem).__name__}: {problem}"
 
 
-class _StepCount(threading.local):
-    """Counts the steps of the rendering on this thread."""
-
-    left = MOST_STEPS
-
-    def take(self, count: int) -> None:
-        self.left -= count
-        if self.left < 0:
-            raise OverflowError(f"it takes more than {MOST_STEPS:,} steps")
-
-    def count(self, items: Any) -> Any:
-        """Count a step for each item of a loop."""
-        if hasattr(items, "__len__"):
-            self.take(len(items))
-            return items
-        taken = []
-        for item in items:
-            self.take(1)
-            taken.append(item)
-        return taken
-
-
-def _environment(mark: str, now: Callable[[str], str], steps: _StepCount) -> Any:
+def _environment(mark: str, now: Callable[[str], str], steps: Steps) -> Any:
     jinja, sandbox, extension = (
         require(name, extra="chat", purpose="chat templates")
         for name in ("jinja2", "jinja2.sandbox", "jinja2.ext")
@@ -95,23 +89,57 @@ def _environment(mark: str, now: Callable[[str], str], steps: _StepCount) -> Any
         raise jinja.TemplateError(message)
 
     def as_json(value: object, **options: Any) -> str:
+        indent = options.get("indent") or 0
+        if len(indent) > 16 if isinstance(indent, str) else indent > 16:
+            raise OverflowError("tojson indents by more than 16")
+        if options.keys() & {"cls", "default"}:
+            raise TypeError("tojson takes plain values")
+        if sum(map(len, options.get("separators") or ())) > 16:
+            raise OverflowError("tojson separates by more than 16 signs")
         return json.dumps(value, **{"ensure_ascii": False, **options})
 
     environment = _limited(jinja, sandbox, steps)(
         trim_blocks=True,
         lstrip_blocks=True,
         extensions=[_generation(jinja, extension, mark), extension.loopcontrols],
-    )
-    # Filters that take the context are never evaluated at compile time.
-    environment.filters["_counted"] = jinja.pass_context(
-        lambda _, items: steps.count(items)
-    )
-    environment.filters["_bounded"] = jinja.pass_context(
-        lambda _, value: _bounded(value)
+        finalize=lambda value: value if type(value) is str else steps.weigh(value),
     )
     environment.filters["tojson"] = as_json
+    for name in SLOW:
+        del environment.filters[name]
+    del environment.globals["lipsum"]
+    for table, names in (
+        (environment.filters, environment.filters.keys() - FREE),
+        (environment.tests, COMPARING),
+    ):
+        for name in names:
+            table[name] = _counted(name, table[name], steps)
+    # Filters that take the context are never evaluated at compile time.
+    for name in ("count", "weigh", "made", "tilde"):
+        own = getattr(steps, name)
+        environment.filters[f"_{name}"] = jinja.pass_context(
+            lambda _, value, own=own: own(value)
+        )
     environment.globals |= {"raise_exception": refuse, "strftime_now": now}
     return environment
+
+
+def _counted(name: str, function: Any, steps: Steps) -> Any:
+    """Return a filter or test that counts what it is given and what it makes."""
+    first = 1 if hasattr(function, "jinja_pass_arg") else 0
+
+    @functools.wraps(function)
+    def counted(*given: Any, **named: Any) -> Any:
+        if len(given) == first + 1 and not named and type(given[first]) is str:
+            steps.take(len(given[first]))
+            return steps.made(function(*given))
+        before, (value, *others) = given[:first], given[first:]
+        if isinstance(value, Iterator):
+            value = steps.count(value)
+        steps.before_filter(name, value, *others, **named)
+        return steps.made(function(*before, value, *others, **named))
+
+    return counted
 
 
 def _generation(jinja: Any, extension: Any, mark: str) -> Any:
@@ -132,55 +160,90 @@ def _generation(jinja: Any, extension: Any, mark: str) -> Any:
     return Generation
 
 
-def _limited(jinja: Any, sandbox: Any, steps: _StepCount) -> Any:
-    nodes = jinja.nodes
-
-    def filtered(node: Any, name: str, at: Any) -> Any:
-        node_filter = nodes.Filter(node, name, [], [], None, None)
-        return node_filter.set_lineno(at.lineno).set_environment(at.environment)
+def _limited(jinja: Any, sandbox: Any, steps: Steps) -> Any:
+    visitor = require("jinja2.visitor", extra="chat", purpose="chat templates")
+    counting = _Rewriter(visitor, jinja.nodes)
+    made, operate = steps.made, sandbox.SandboxedEnvironment.default_binop_table
 
     class Limited(sandbox.ImmutableSandboxedEnvironment):  # type: ignore[misc]
         """Counts steps, and limits the size of values."""
 
-        intercepted_binops = frozenset(("+", "*", "**"))
+        intercepted_binops = frozenset(("+", "*", "**", "%"))
+        concat = staticmethod(steps.join)
 
         def _parse(self, *given: Any) -> Any:
-            parsed = super()._parse(*given)
-            for loop in parsed.find_all(nodes.For):
-                loop.iter = filtered(loop.iter, "_counted", loop)
-            for name in parsed.find_all(nodes.Assign):
-                name.node = filtered(name.node, "_bounded", name)
-            for name in parsed.find_all(nodes.AssignBlock):
-                name.filter = filtered(name.filter, "_bounded", name)
-            return parsed
+            return counting.rewritten(super()._parse(*given))
 
-        def call(self, *given: Any, **named: Any) -> Any:
-            steps.take(1)
-            return _bounded(super().call(*given, **named))
+        def call(self, context: Any, function: Any, *given: Any, **named: Any) -> Any:
+            steps.take(STEP)
+            steps.before_call(function, given, named)
+            return steps.made(super().call(context, function, *given, **named))
 
-        def call_binop(self, context: Any, operator: str, *both: Any) -> Any:
-            _check_operands(operator, *both)
-            return super().call_binop(context, operator, *both)
+        def call_binop(self, _: Any, operator: str, *both: Any) -> Any:
+            left, right = both
+            if operator != "+":
+                steps.before_operator(operator, left, right)
+            return made(operate[operator](left, right))
 
     return Limited
 
 
-def _bounded(value: Any) -> Any:
-    if isinstance(value, str | list):
-        _check_size(len(value))
-    return value
+class _Rewriter:
+    """Makes a parsed template count what no filter or call does."""
 
+    def __init__(self, visitor: Any, nodes: Any) -> None:
+        self._nodes = nodes
+        changes = {
+            nodes.For: self._loop,
+            nodes.Concat: self._concat,
+            nodes.Compare: self._compare,
+            nodes.List: self._literal,
+            nodes.Tuple: self._literal,
+            nodes.Dict: self._literal,
+            nodes.Getitem: self._item,
+        }
 
-def _check_operands(operator: str, left: Any, right: Any) -> None:
-    """Refuse operations with a large result before they run."""
-    if operator == "**" and isinstance(left, int) and isinstance(right, int):
-        _check_size(left.bit_length() * right)
-    elif operator == "*":
-        for many, times in ((left, right), (right, left)):
-            if isinstance(many, str | list | tuple) and isinstance(times, int):
-                _check_size(len(many) * times)
+        class Rewriting(visitor.NodeTransformer):  # type: ignore[misc]
+            def visit(self, node: Any, *given: Any, **named: Any) -> Any:
+                node = self.generic_visit(node, *given, **named)
+                change = changes.get(type(node))
+                return node if change is None else change(node)
 
+        self.rewritten: Callable[[Any], Any] = Rewriting().visit
 
-def _check_size(size: int) -> None:
-    if size > MOST_SIZE:
-        raise OverflowError(f"it makes something of {size:,} parts")
+    def _filtered(self, node: Any, name: str) -> Any:
+        node_filter = self._nodes.Filter(node, name, [], [], None, None)
+        return node_filter.set_lineno(node.lineno).set_environment(node.environment)
+
+    def _is_fixed(self, node: Any) -> bool:
+        lists = self._nodes.List, self._nodes.Tuple
+        items = node.items if isinstance(node, lists) else [node]
+        return all(isinstance(item, self._nodes.Const) for item in items)
+
+    def _loop(self, node: Any) -> Any:
+        node.iter = self._filtered(node.iter, "_count")
+        return node
+
+    def _concat(self, node: Any) -> Any:
+        parts = self._nodes.List(node.nodes).set_lineno(node.lineno)
+        return self._filtered(parts.set_environment(node.environment), "_tilde")
+
+    def _compare(self, node: Any) -> Any:
+        operands = [node, *node.ops]
+        is_quick = len(operands) == 2 and node.ops[0].op not in ("in", "notin")
+        if is_quick and any(self._is_fixed(operand.expr) for operand in operands):
+            return node  # A text of another length differs at once.
+        for operand in operands:
+            if not self._is_fixed(operand.expr):
+                operand.expr = self._filtered(operand.expr, "_weigh")
+        return node
+
+    def _literal(self, node: Any) -> Any:
+        is_read = type(node) is not self._nodes.Tuple or node.ctx == "load"
+        if not is_read or self._is_fixed(node):
+            return node
+        return self._filtered(node, "_weigh")
+
+    def _item(self, node: Any) -> Any:
+        is_slice = isinstance(node.arg, self._nodes.Slice)
+        return self._filtered(node, "_made") if is_slice else node
