@@ -79,6 +79,43 @@ __all__ = [
 ]
 
 _CODES = re.compile(r" \[PF-\d{3}\]")
+_QUERY = re.compile(r"(\w://[^\s?'\"]+)\?\S*?(?=[^\w\s%/=&+~-]*(\s|$))")
+"""The query of a URL in a text, without the punctuation that follows it."""
+_STEERING = re.compile(
+    "[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""Control characters but tab and newline, changes of direction, lone surrogates."""
+
+
+def shown_path(path: str) -> str:
+    """Return a path as it is shown: a URL without its query, which may be a key.
+
+    Example:
+        >>> shown_path("https://host/a.parquet?signature=1"), shown_path("/what?.txt")
+        ('https://host/a.parquet', '/what?.txt')
+    """
+    is_url = "://" in path and not path.startswith("file://")
+    return path.partition("?")[0] if is_url else path
+
+
+def printable(text: str) -> str:
+    r"""Return a text with terminal control characters escaped.
+
+    Example:
+        >>> print(printable("a\x1b[2Jb\n"), end="")
+        a\x1b[2Jb
+    """
+    return _STEERING.sub(lambda sign: ascii(sign[0])[1:-1], text)
+
+
+def one_line(text: str) -> str:
+    r"""Return a printable text as one line: line breaks and tabs are escaped.
+
+    Example:
+        >>> print(one_line("a\nb"))
+        a\nb
+    """
+    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 class PagefeedWarning(UserWarning):
@@ -128,6 +165,10 @@ class WaitWarning(PagefeedWarning):
 class PagefeedError(Exception):
     """Base of all exceptions of pagefeed.
 
+    Args:
+        *lines: Lines of the message. URLs lose their queries, and signs that steer a
+            terminal are escaped.
+
     Attributes:
         code: A short, stable name of the class: ``pagefeed explain PF-031`` prints
             causes and remedies. Messages end with it.
@@ -149,6 +190,15 @@ class PagefeedError(Exception):
     offset: int | None = None
     steps: tuple[int, ...] = ()
 
+    def __init__(self, *lines: object) -> None:
+        # Names of files and texts of data stand in messages: they steer no terminal.
+        super().__init__(*(one_line(_QUERY.sub(r"\1", str(line))) for line in lines))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "file" and isinstance(value, str):
+            value = shown_path(value)
+        super().__setattr__(name, value)
+
     def at(self, **location: str | int | None) -> Self:
         """Return the error with attributes that say where it happened.
 
@@ -162,7 +212,7 @@ class PagefeedError(Exception):
 
     def __str__(self) -> str:
         # KeyError and OSError would print the repr or the errno of their arguments.
-        message = str(self.args[0]) if self.args else type(self).__name__
+        message = "\n".join(map(str, self.args)) or type(self).__name__
         # A message may quote that of another error: one code is enough.
         return f"{_CODES.sub('', message)} [{self.code}]"
 

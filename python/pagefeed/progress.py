@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import threading
 import time
@@ -18,17 +17,12 @@ from typing import Any, TextIO, cast
 
 from pagefeed._names import name_as_imported
 from pagefeed.core._base import Progress, ProgressCallback, report_to, require
-from pagefeed.errors import InvalidArgumentError, MissingDependencyError
+from pagefeed.errors import InvalidArgumentError, MissingDependencyError, printable
 
 __all__ = ["Progress", "printable_output", "show_progress"]
 
 DELAY_SECONDS = 0.5
 """Work that takes less is not shown."""
-
-_STEERING = re.compile(
-    "[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-)
-"""Control characters but tab and newline, changes of direction, lone surrogates."""
 
 
 def show_progress(
@@ -141,16 +135,6 @@ class _Line:
         self._stream.write(f"\r{text:{self._width}}")
         self._stream.flush()
         self._width = len(text)
-
-
-def printable(text: str) -> str:
-    r"""Return a text with terminal control characters escaped.
-
-    Example:
-        >>> print(printable("a\x1b[2Jb\n"), end="")
-        a\x1b[2Jb
-    """
-    return _STEERING.sub(lambda sign: ascii(sign[0])[1:-1], text)
 
 
 class _Printable:

@@ -8,11 +8,14 @@ import pytest
 
 import pagefeed as pf
 from made.numbered import numbered_loader
+from pagefeed.cli import main
 from pagefeed.core.storage import located_exactly
 from pagefeed.errors import AccessDeniedError, InvalidArgumentError, PagefeedError
 from pagefeed.remote import RemoteStorage, StorageOptions
 from servers.object_store import ACCESS_KEY, SECRET_KEY
 from servers.web_servers import Handler, WebServer, running
+
+_OPEN: StorageOptions = {"allow_http": True}
 
 
 def test_secrets_are_in_nothing_that_is_kept_or_shown(s3, tmp_path, caplog):
@@ -112,3 +115,47 @@ def test_another_server_gets_no_authorization(web_server, root):
     sent = [headers.get("authorization") for _, _, headers in front.asked]
     assert set(sent) == {"Bearer hidden"}
     assert not any("authorization" in headers for _, _, headers in web_server.asked)
+
+
+@pytest.mark.usefixtures("web")
+def test_the_signature_of_a_url_is_shown_nowhere(web_server, tmp_path, capsys):
+    url = f"{web_server.url}/corpus/tokens/part-0.parquet?signature=hidden"
+    data = pf.parquet(
+        url, column="input_ids", cache_dir=tmp_path, storage_options=_OPEN
+    )
+    loader = numbered_loader(data)
+    origin = loader.locate(0, 0)[0]
+    page = data.index.locate(0)
+    shown = [repr(origin), origin.file, repr(page), page.file, repr(data.index)]
+    assert loader.view().run.document_sequences(origin.file, origin.row)
+    with pytest.raises(PagefeedError) as caught:
+        len(pf.parquet(url, column="nope", storage_options=_OPEN).index)
+    shown += [str(caught.value), repr(caught.value), str(caught.value.file)]
+    option = ["--storage-option", "allow_http=true"]
+    for verb in (
+        ["trace", "--length", "8", "--batch-size", "2", "--step", "0"],
+        ["head"],
+    ):
+        assert main([verb[0], url, "--column", "input_ids", *verb[1:], *option]) == 0
+    shown += [*capsys.readouterr()]
+    for text in shown:
+        assert "hidden" not in text
+    output = ["--output", f"{tmp_path}/_pagefeed"]
+    assert main(["index", url, "--column", "input_ids", *output, *option]) == 0
+    kept = [path for path in tmp_path.rglob("*") if b"hidden" in _bytes_of(path)]
+    assert len(kept) > 1
+    assert {path.stat().st_mode & 0o777 for path in kept} == {0o600}
+
+
+def _bytes_of(path):
+    return path.read_bytes() if path.is_file() else b""
+
+
+@pytest.mark.usefixtures("web")
+@pytest.mark.parametrize("name", ["../b", "%2e%2E/b", "..\\b", "..%5cb", "a\nb"])
+def test_no_name_means_another_place_of_a_server(web_server, name):
+    web_server.asked.clear()
+    url = f"{web_server.url}/corpus/{name}/part-0.parquet"
+    with pytest.raises(InvalidArgumentError, match="another place of its server"):
+        len(pf.parquet(url, column="input_ids", storage_options=_OPEN).index)
+    assert not web_server.asked

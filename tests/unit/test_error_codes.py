@@ -1,6 +1,7 @@
 """Every error has a code of its own, and its code leads to causes and remedies."""
 
 import json
+import pickle
 
 import pytest
 
@@ -61,3 +62,23 @@ def test_all_are_listed(capsys):
 def test_others_are_refused(code, near, capsys):
     assert main(["explain", code]) == 2
     assert f"expected {near}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_no_message_holds_a_key_or_steers_a_terminal(kind):
+    url = "https://host/a.parquet?signature=hidden%2F=&more=hidden"
+    sent = kind(f"{url}: no \x1b[2J\u202e\a; see '{url}', ({url}).", "a\nb\tc")
+    error = pickle.loads(pickle.dumps(sent.at(file=url)))
+    assert str(error) == (
+        "https://host/a.parquet: no \\x1b[2J\\u202e\\x07; "
+        "see 'https://host/a.parquet', "
+        f"(https://host/a.parquet).\na\\nb\\tc [{kind.code}]"
+    )
+    assert error.file == "https://host/a.parquet"
+    assert "hidden" not in repr(error)
+
+
+def test_local_names_are_shown_whole():
+    assert (
+        str(CorruptFileError("/a?b/c: bad").at(file="/a?b")) == "/a?b/c: bad [PF-031]"
+    )

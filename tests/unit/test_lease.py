@@ -1,5 +1,6 @@
 """One process makes what the others wait for; no lock outlives its process."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -9,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pagefeed.core._base import lease, made_once
+from pagefeed.core._base import lease, made_once, stored_arrays
+from pagefeed.errors import FileAccessError, InvalidArgumentError
+from pagefeed.remote import RemoteStorage
+from pagefeed.remote.writing import FileWriter, locked
 
 HOLD = """
 import sys, time
@@ -93,3 +97,69 @@ def test_a_live_lock_keeps_beating(tmp_path, monkeypatch):
 
 def test_without_a_folder_for_locks_it_is_made_all_the_same():
     assert made_once(Path("/proc/none/lock"), lambda: None, lambda _: 7) == 7
+
+
+@pytest.mark.parametrize("make", [Path.symlink_to, lambda path, _: os.mkfifo(path)])
+def test_a_lock_is_a_file_and_no_link(tmp_path, make):
+    target = tmp_path / "target"
+    make(tmp_path / "lock", target)
+    assert made_once(tmp_path / "lock", lambda: None, lambda _: 7) == 7
+    with pytest.raises(FileAccessError, match="lock"), locked(f"{tmp_path}/lock"):
+        pass
+    assert not target.exists()
+
+
+def test_a_beat_in_the_future_is_no_beat(tmp_path, monkeypatch):
+    monkeypatch.setattr(lease, "_SILENCE", 0.1)
+    lock = tmp_path / "lock"
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        os.utime(lock, (2e9, 2e9 + 1e9))
+        assert made_once(lock, lambda: None, lambda _: 7) == 7
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o757])
+def test_a_folder_that_others_may_write_is_refused(tmp_path, monkeypatch, mode):
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    folder.chmod(mode)
+    with pytest.raises(InvalidArgumentError, match=f"chmod go-w {folder},"):
+        made_once(folder / "lock", lambda: 6, lambda _: 7)
+    options = {"storage_cache": "1GB", "storage_cache_dir": str(folder)}
+    with pytest.raises(InvalidArgumentError, match="cache"):
+        RemoteStorage(options)
+    monkeypatch.setenv("PAGEFEED_SHARED_CACHE", "1")
+    assert made_once(folder / "lock", lambda: 6, lambda _: 7) == 6
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone gives files away")
+def test_a_file_of_another_user_is_refused(tmp_path):
+    args = str(tmp_path), "numbers", "k", lambda out: out.append("n", [1])
+    stored_arrays(*args)
+    os.chown(tmp_path / "numbers", 1, 1)
+    with pytest.raises(InvalidArgumentError, match="numbers holds"):
+        stored_arrays(*args)
+
+
+@pytest.mark.parametrize(("umask", "left"), [(0o077, 0o700), (0o002, 0o775)])
+def test_the_umask_decides_who_reads(tmp_path, umask, left):
+    before = os.umask(umask)
+    try:
+        stored_arrays(str(tmp_path), "numbers", "k", lambda out: out.append("n", [1]))
+        with FileWriter(f"{tmp_path}/a") as out:
+            out.write(b"abc")
+        with FileWriter(f"{tmp_path}/b", is_private=True) as out:
+            out.write(b"abc")
+        made_once(tmp_path / "lock", lambda: None, _no_lock_is_open(tmp_path, left))
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert modes == {"numbers": left, "a": left & 0o666, "b": 0o600}
+
+
+def _no_lock_is_open(folder, left):
+    def make(_):
+        assert (folder / "lock").stat().st_mode & 0o777 == left & 0o666
+        return True
+
+    return make

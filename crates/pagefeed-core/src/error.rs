@@ -129,7 +129,8 @@ impl Error {
 
     /// Names the file, unless a deeper layer already did.
     pub fn in_file(mut self, file: &str) -> Self {
-        self.0.location.file.get_or_insert_with(|| file.into());
+        let shown = || shown_path(file).into();
+        self.0.location.file.get_or_insert_with(shown);
         self
     }
 
@@ -163,6 +164,12 @@ impl Error {
         self.0.location.offset.get_or_insert(offset);
         self
     }
+}
+
+/// A path as it is shown: a URL without its query, which may be a key.
+pub fn shown_path(path: &str) -> &str {
+    let end = path.find('?').filter(|_| path.contains("://"));
+    &path[..end.unwrap_or(path.len())]
 }
 
 impl fmt::Display for Error {

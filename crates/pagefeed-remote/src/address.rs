@@ -1,7 +1,7 @@
 //! What a URL means: an endpoint, and a name in it.
 
 use object_store::path::Path;
-use pagefeed_core::error::{Error, Result};
+use pagefeed_core::error::{Error, Result, shown_path};
 use url::Url;
 
 /// Schemes that are read, for messages.
@@ -79,6 +79,14 @@ impl Address {
 }
 
 fn web(text: &str) -> Result<Address> {
+    let (_, rest) = shown_path(text).split_once('/').unwrap_or_default();
+    if climbs(rest) {
+        return Err(Error::invalid(format!(
+            "{:?} may mean another place of its server: it has /../, a backslash or a control sign \
+             in it, plain or escaped; give the address without them",
+            shown(text)
+        )));
+    }
     let url = Url::parse(text)
         .map_err(|problem| Error::invalid(format!("{} is no URL: {problem}", shown(text))))?;
     if !url.username().is_empty() || url.password().is_some() {
@@ -88,6 +96,20 @@ fn web(text: &str) -> Result<Address> {
         ));
     }
     Ok(Address::Web(url))
+}
+
+/// Whether a server, or what is in front of it, may read a path as another one.
+fn climbs(path: &str) -> bool {
+    let plain = [("%2e", "."), ("%2f", "/"), ("%5c", "\\"), ("%7f", "\x7f")];
+    let mut path = path.to_ascii_lowercase();
+    for (escaped, sign) in plain {
+        path = path.replace(escaped, sign);
+    }
+    let is_escaped_control =
+        |pair: &[u8]| matches!(pair, [b'%', b'0' | b'1', hex] if hex.is_ascii_hexdigit());
+    path.contains(|sign: char| sign == '\\' || sign.is_control())
+        || path.as_bytes().windows(3).any(is_escaped_control)
+        || path.split('/').any(|part| matches!(part, "." | ".."))
 }
 
 fn hub(url: &str, rest: &str) -> Result<Address> {
@@ -128,7 +150,7 @@ fn no_object(name: &str) -> Error {
 
 /// A URL without user, password and signature, for messages.
 pub(crate) fn shown(url: &str) -> String {
-    let url = without_query(url);
+    let url = shown_path(url);
     let Some((scheme, rest)) = url.split_once("://") else {
         return url.to_string();
     };
@@ -137,11 +159,6 @@ pub(crate) fn shown(url: &str) -> String {
         Some(at) => format!("{scheme}://...{}", &rest[at..]),
         None => url.to_string(),
     }
-}
-
-/// A URL without its query, which holds the signature of signed URLs.
-pub(crate) fn without_query(url: &str) -> &str {
-    url.split(['?', '#']).next().unwrap_or_default()
 }
 
 /// Refuses an endpoint that a request could not be sent to.
@@ -181,6 +198,26 @@ mod tests {
         }
         for key in ["", "a", "a/b", "a..b/.c", "a b/\u{e4}%2F", " a"] {
             assert_eq!(object_path(key).unwrap().as_ref(), key);
+        }
+    }
+
+    #[test]
+    fn no_address_means_another_place_of_its_server() {
+        for path in [
+            "a/../b", "%2e%2E/b", ".%2e/b", "a/./b", "a\\b", "..%5cb", "..%2fb", "a\nb", "a\tb",
+            "a%0ab", "a%00", "a\u{7f}b", "..", "..?x=1",
+        ] {
+            let error = Address::parse(&format!("https://host/public/{path}")).unwrap_err();
+            assert!(
+                error.to_string().contains("another place"),
+                "{path:?}: {error}"
+            );
+        }
+        for path in ["a..b/.c", "...", "a b", "\u{e4}%20%25", "a?b=/../", ""] {
+            assert!(
+                Address::parse(&format!("https://host/{path}")).is_ok(),
+                "{path:?}"
+            );
         }
     }
 

@@ -110,10 +110,10 @@ def _rows(
     dataset: Dataset, sequences: SequenceIndex, error: PagefeedError
 ) -> tuple[int, int] | None:
     """First row, and end, of the row or pages of an error; None if it names none."""
-    if error.file not in dataset.files or error.row_group is None:
+    file = None if error.file is None else dataset.index.find_file(error.file)
+    if file is None or error.row_group is None:
         return None
     index = dataset.column_index(_column(dataset, sequences, error.column or ""))
-    file = index.files.index(error.file)
     pages = range(*index.file_first_page[file : file + 2].tolist())
     if error.row is not None:
         row = int(index.file_first_row[file]) + error.row

@@ -127,11 +127,11 @@ def _from_environment() -> tuple[int, int]:
             if size.isdecimal() and int(size) > 1:
                 raise InvalidArgumentError(
                     f"{name}={size} says that this is one of {size} processes, and "
-                    "nothing says which batches are its own: write\n"
-                    f"    rank, world_size = pf.launch.{function}()\n"
-                    "    pf.Loader(..., rank=rank, world_size=world_size)\n"
+                    "nothing says which batches are its own: write",
+                    f"    rank, world_size = pf.launch.{function}()",
+                    "    pf.Loader(..., rank=rank, world_size=world_size)",
                     "or pf.Loader(..., rank=0, world_size=1), for one process on "
-                    "purpose"
+                    "purpose",
                 )
     return 0, 1
 

@@ -193,10 +193,11 @@ def _check_same(theirs: Schedule, components: Sequence[Component]) -> None:
         differing = [f"  datasets: the state has {theirs.names}, this loader {[*ours]}"]
     if differing:
         raise StateMismatchError(
-            "the state belongs to another mixture:\n" + "\n".join(differing) + "\n"
+            "the state belongs to another mixture:",
+            *differing,
             "weights and stages may change, and datasets may be added and left out; "
             "those that stay must have the same max_epochs, and the same contents: if "
-            "files were added, load with grown="
+            "files were added, load with grown=",
         )
 
 

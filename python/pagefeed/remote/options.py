@@ -7,9 +7,10 @@ import re
 from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any, TypedDict
 
-from pagefeed.core._base import parse_bytes
+from pagefeed.core._base import check_owned, parse_bytes
 from pagefeed.core.storage import local_path
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.remote.credentials import environment, find_keys, profile_settings
@@ -279,7 +280,9 @@ def _cache(options: Mapping[str, str]) -> tuple[str, int] | None:
             "storage_cache needs a folder on a local disk: give storage_cache_dir, or "
             "set PAGEFEED_CACHE_DIR"
         )
-    return local_path(folder, "storage_cache_dir"), size
+    path = local_path(folder, "storage_cache_dir")
+    check_owned(*(Path(path) / inside for inside in ("", "pages-1")))
+    return path, size
 
 
 def _hub_token(options: Mapping[str, str]) -> str | None:

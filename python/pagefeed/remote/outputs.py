@@ -97,7 +97,10 @@ class OutputFolder:
             stored = self.read_version(name)
             if (None if stored is None else stored[1]) != version:
                 return stored is not None and stored[0] == data
-            self.write(name, data)
+            # The address of a file may be a key to it.
+            is_private = b"https://" in data or b"http://" in data
+            with FileWriter(self.path_of(name), is_private=is_private) as out:
+                out.write(data)
             return True
 
     def names(self, below: str = "") -> list[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
-import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from secrets import token_hex
 
-from pagefeed.core._base import WholeWriter, is_taken, write_errors
+from pagefeed.core._base import WholeWriter, is_taken, open_lock, write_errors
 from pagefeed.errors import FileAccessError
 
 
@@ -18,6 +18,7 @@ class FileWriter(WholeWriter):
 
     Args:
         path: Path of the file; an existing file is replaced.
+        is_private: Only its owner may read it; else the umask decides.
 
     Raises:
         FileAccessError: If it cannot be written, here and later.
@@ -31,7 +32,7 @@ class FileWriter(WholeWriter):
         3
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, is_private: bool = False) -> None:
         self.path = path
         """Path of the file."""
         self.size = 0
@@ -39,10 +40,11 @@ class FileWriter(WholeWriter):
         with write_errors(path):
             if os.path.isdir(path):
                 raise IsADirectoryError(f"{path} is a folder")
-            descriptor, self.draft = tempfile.mkstemp(
-                prefix=f".{os.path.basename(path)}.", dir=os.path.dirname(path) or "."
-            )
-        """Path of the incomplete file."""
+            folder, name = os.path.split(path)
+            self.draft = os.path.join(folder, f".{name}.{token_hex(8)}")
+            """Path of the incomplete file."""
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+            descriptor = os.open(self.draft, flags, 0o600 if is_private else 0o666)
         self._file = os.fdopen(descriptor, "wb", buffering=1 << 20)
 
     def write(self, data: bytes | memoryview) -> None:
@@ -59,7 +61,6 @@ class FileWriter(WholeWriter):
             self._file.flush()
             os.fsync(self._file.fileno())
             self._file.close()
-            os.chmod(self.draft, 0o644)
             os.replace(self.draft, self.path)
 
     def abandon(self) -> None:
@@ -109,7 +110,7 @@ def locked(path: str) -> Iterator[None]:
         FileAccessError: If another process holds the lock; the message names it.
     """
     with write_errors(path):
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = open_lock(path)
     try:
         if not is_taken(path, descriptor):
             holder = os.pread(descriptor, 1000, 0).decode().strip() or "another process"

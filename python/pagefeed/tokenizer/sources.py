@@ -12,7 +12,12 @@ import numpy as np
 
 from pagefeed.core._base import require
 from pagefeed.core.storage import Storage, is_url, located_exactly, plain_paths
-from pagefeed.errors import FileAccessError, InvalidArgumentError, MissingFileError
+from pagefeed.errors import (
+    FileAccessError,
+    InvalidArgumentError,
+    MissingFileError,
+    shown_path,
+)
 from pagefeed.remote import StorageOptions
 from pagefeed.tokenizer.ranks import (
     ENCODINGS,
@@ -131,7 +136,7 @@ def _from_file(
     [path] = plain_paths(path.removeprefix("file://"))
     storage = located_exactly([path], options).storage
     path, data = _file_or_folder(storage, storage.name_of(path).rstrip("/"))
-    name = os.path.basename(path.partition("?")[0] if is_url(path) else path)
+    name = os.path.basename(shown_path(path))
     if data.lstrip()[:1] == b"{":
         config = _configured(storage, path)
         return Definition("tokenizers", name, _text(data, name), config)
@@ -153,11 +158,11 @@ def _file_or_folder(storage: Storage, path: str) -> tuple[str, bytes]:
         if is_url(path) or path.endswith(".json"):
             raise
         return _file_or_folder(storage, inside)  # It is a folder of this machine.
-    shown = candidates[0].partition("?")[0] if is_url(path) else candidates[0]
     raise MissingFileError(
-        f"{shown} does not exist: give the path of a tokenizer.json or its folder, "
-        "of a SentencePiece .model, or of tiktoken's ranks"
-    ).at(file=shown)
+        f"{shown_path(candidates[0])} does not exist: give the path of a "
+        "tokenizer.json or its folder, of a SentencePiece .model, or of "
+        "tiktoken's ranks"
+    ).at(file=candidates[0])
 
 
 def _text(data: bytes, name: str) -> str:

@@ -3,7 +3,8 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::BufWriter;
+use std::io::{BufWriter, ErrorKind};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -47,7 +48,7 @@ impl Index {
             .map_or(0, |time| time.as_nanos());
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let temporary = path.with_file_name(format!(".{name}.{}.{unique}", std::process::id()));
-        let written = write(&batch, &temporary)
+        let written = write(&batch, &temporary, self.mode())
             .and_then(|()| Ok(fs::rename(&temporary, path)?))
             .map_err(named);
         if written.is_err() {
@@ -57,10 +58,17 @@ impl Index {
         written
     }
 
+    /// Permissions that the umask may reduce: the address of a file may be a key to it.
+    fn mode(&self) -> u32 {
+        let mut paths = (0..self.files.len()).map(|file| self.files.path(file));
+        let is_web = |path: &str| path.starts_with("https://") || path.starts_with("http://");
+        if paths.any(is_web) { 0o600 } else { 0o666 }
+    }
+
     /// Maps an index written by [`Index::save`].
     pub fn open(path: &Path) -> Result<Self> {
         let named = |error: Error| error.in_file(&path.to_string_lossy());
-        let file = File::open(path).map_err(|error| named(error.into()))?;
+        let file = open_regular(path).map_err(named)?;
         let buffer = map(&file).map_err(named)?;
         catch_damage(|| from_batch(&decode(&buffer)?)).map_err(|error| {
             let damaged = format!(
@@ -72,11 +80,26 @@ impl Index {
     }
 }
 
-fn write(batch: &RecordBatch, path: &Path) -> Result<()> {
+/// Opens a file, and does not wait for a pipe in its place.
+fn open_regular(path: &Path) -> Result<File> {
+    let mut options = File::options();
+    let file = options
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)?;
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    let kind = Kind::Io(ErrorKind::InvalidInput);
+    Err(Error::new(kind, "not a regular file"))
+}
+
+fn write(batch: &RecordBatch, path: &Path, mode: u32) -> Result<()> {
     let file = File::options()
         .read(true)
         .write(true)
         .create_new(true)
+        .mode(mode)
         .open(path)?;
     let options = IpcWriteOptions::try_new(64, false, MetadataVersion::V5)?;
     let mut writer =

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pagefeed.core._base import format_bytes, some_of
+from pagefeed.errors import one_line
 from pagefeed.reports import Check, Damage
 
 MOST_LINES = 20
@@ -76,7 +77,7 @@ def _fact(name: str, value: object) -> str:
 
 def fact_lines(facts: Iterable[tuple[str, str]]) -> list[str]:
     """Return a line for each label and value."""
-    given = list(facts)
+    given = [(label, one_line(value)) for label, value in facts]
     width = max([0, *(len(label) for label, _ in given)]) + 2
     return [f"{label:{width}}{value}" for label, value in given]
 
@@ -97,7 +98,7 @@ def table_lines(
 
 
 def _cell(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) else one_line(str(value))
 
 
 def check_lines(checks: Iterable[Check]) -> list[str]:

@@ -37,7 +37,13 @@ from pagefeed.core._base.cgroups import memory_limit
 from pagefeed.core._base.faces import Facts, html_of, html_table, some_of, text_of
 from pagefeed.core._base.fields import FIELDS, IGNORED, LABELS, FieldEntry
 from pagefeed.core._base.late import is_made, lazy, logger, require
-from pagefeed.core._base.lease import UnusableError, is_taken, made_once
+from pagefeed.core._base.lease import (
+    UnusableError,
+    check_owned,
+    is_taken,
+    made_once,
+    open_lock,
+)
 from pagefeed.core._base.progress import (
     Progress,
     ProgressCallback,
@@ -83,6 +89,7 @@ __all__ = [
     "check_columns",
     "check_flag",
     "check_number",
+    "check_owned",
     "check_positive",
     "check_text",
     "check_token",
@@ -107,6 +114,7 @@ __all__ = [
     "narrow_difference",
     "near_name",
     "num_processors",
+    "open_lock",
     "parse_bytes",
     "ranges_between",
     "remove_arrays",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +14,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from pagefeed.core._base.late import logger
+from pagefeed.errors import InvalidArgumentError
 
+SHARED_VARIABLE = "PAGEFEED_SHARED_CACHE"
+"""Environment variable: 1 trusts whoever may write a cache folder."""
 _BEAT = 5.0
 _SILENCE = 60.0
 """Seconds without a beat after which the others no longer wait."""
@@ -46,6 +51,7 @@ def made_once(
         ...     made_once(Path(folder) / "lock", lambda: None, lambda _: 7)
         7
     """
+    check_owned(path.parent)
     with suppress(UnusableError):
         kept = find()
         if kept is not None:
@@ -58,6 +64,42 @@ def made_once(
         except UnusableError as problem:
             kept, why = None, str(problem)
         return make(why) if kept is None else kept
+
+
+def check_owned(*paths: Path) -> None:
+    """Refuse what another user owns or may write; root is trusted.
+
+    Raises:
+        InvalidArgumentError: Naming the path, and what to do.
+    """
+    if os.environ.get(SHARED_VARIABLE) == "1":
+        return
+    for path in paths:
+        with suppress(OSError):
+            state, others = os.stat(path), stat.S_IWOTH
+            if state.st_gid != state.st_uid:  # No group of this user alone.
+                others |= stat.S_IWGRP
+            if state.st_uid in {os.geteuid(), 0} and not state.st_mode & others:
+                continue
+            raise InvalidArgumentError(
+                f"{path} holds what is cached, and other users own or may write it, so "
+                f"that they decide what is delivered: chmod go-w {path}, give a folder "
+                f"of your own, or trust them all by {SHARED_VARIABLE}=1"
+            )
+
+
+def open_lock(path: str | Path) -> int:
+    """Open a lock file, which is made if there is none; links are not followed.
+
+    Raises:
+        OSError: If it is a link, a pipe or anything else than a file.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+    lock = os.open(path, flags, 0o666)
+    if not stat.S_ISREG(os.fstat(lock).st_mode):
+        os.close(lock)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return lock
 
 
 @contextmanager
@@ -74,7 +116,7 @@ def _lease(path: Path) -> Iterator[None]:
         return
     stop = threading.Event()
     beat = threading.Thread(
-        target=_keep_alive, args=(path, stop), name="pagefeed-lease", daemon=True
+        target=_keep_alive, args=(lock, stop), name="pagefeed-lease", daemon=True
     )
     beat.start()
     try:
@@ -89,17 +131,19 @@ def _lease(path: Path) -> Iterator[None]:
 
 def _taken(path: Path) -> int | None:
     """Take a lock, or wait for it; None if its holder has stopped."""
-    has_waited = False
+    last_beat, heard = None, time.monotonic()
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = open_lock(path)
         if is_taken(path, descriptor):
             os.utime(descriptor)
             return descriptor
-        silent = time.time() - os.fstat(descriptor).st_mtime
+        beat = os.fstat(descriptor).st_mtime_ns
         os.close(descriptor)
-        if not has_waited:
+        if last_beat is None:
             logger.info("%s: another process makes this, and it is waited for", path)
-            has_waited = True
+        if beat != last_beat:
+            last_beat, heard = beat, time.monotonic()
+        silent = time.monotonic() - heard
         if silent > _SILENCE:
             logger.info(
                 "%s: the process that makes this has not moved for %.0f s; this one "
@@ -110,10 +154,10 @@ def _taken(path: Path) -> int | None:
         time.sleep(_PAUSE)
 
 
-def _keep_alive(path: Path, stop: threading.Event) -> None:
+def _keep_alive(lock: int, stop: threading.Event) -> None:
     while not stop.wait(_BEAT):
         with suppress(OSError):
-            os.utime(path)
+            os.utime(lock)
 
 
 def is_taken(path: str | Path, lock: int) -> bool:
@@ -125,7 +169,7 @@ def is_taken(path: str | Path, lock: int) -> bool:
     """
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return os.path.samestat(os.stat(path), os.fstat(lock))
+        return os.path.samestat(os.lstat(path), os.fstat(lock))
     except (BlockingIOError, FileNotFoundError):
         return False
     except OSError as problem:  # Some shared folders have no locks.

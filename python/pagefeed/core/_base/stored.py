@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, BinaryIO, Self
 
 import numpy as np
@@ -20,7 +21,7 @@ import numpy.typing as npt
 
 from pagefeed.core._base.arrays import Int64Array
 from pagefeed.core._base.late import logger
-from pagefeed.core._base.lease import UnusableError, made_once
+from pagefeed.core._base.lease import UnusableError, check_owned, made_once
 from pagefeed.core._base.progress import in_order
 from pagefeed.errors import CacheWarning, FileAccessError
 
@@ -262,8 +263,8 @@ class ArrayWriter(WholeWriter):
         self._durable = durable
         with write_errors(path, _UnwritableError):
             path.parent.mkdir(parents=True, exist_ok=True)
-            draft = tempfile.mkdtemp(prefix=f"{path.name}.", dir=path.parent)
-        self._draft = Path(draft)
+            self._draft = path.with_name(f"{path.name}.{token_hex(8)}")
+            self._draft.mkdir()
         self._waiting: dict[str, bytearray] = {}
         self._num_waiting = 0
         self._spilled: dict[str, list[tuple[int, int]]] = {}
@@ -337,7 +338,6 @@ class ArrayWriter(WholeWriter):
         with (self._draft / _ABOUT).open("wb") as file:
             file.write(_with_checksum(content))
             self._finish(file)
-        self._draft.chmod(0o755)
         try:
             self._draft.rename(self._path)
         except OSError:
@@ -460,6 +460,8 @@ def _with_checksum(content: Mapping[str, Any]) -> bytes:
 
 
 def _read_about(path: Path) -> dict[str, Any]:
+    if not (path / _ABOUT).is_file():  # A pipe would be waited for.
+        raise FileNotFoundError(path)
     written = (path / _ABOUT).read_bytes()
     content: dict[str, Any] = json.loads(written)["content"]
     if written != _with_checksum(content):
@@ -469,6 +471,7 @@ def _read_about(path: Path) -> dict[str, Any]:
 
 def _opened(path: Path, key: str, *, lazily: bool) -> ArrayFolder | None:
     """Return the arrays of a folder; None if there is none."""
+    check_owned(path.parent, path)
     try:
         opened = ArrayFolder(path, key, lazily=lazily)
     except (FileNotFoundError, NotADirectoryError):

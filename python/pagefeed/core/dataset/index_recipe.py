@@ -19,6 +19,7 @@ from pagefeed.core._base import (
     Work,
     check_column,
     check_flag,
+    check_owned,
     format_bytes,
     logger,
     made_once,
@@ -64,6 +65,7 @@ def kept_index(
     """
 
     def find() -> _core.Index | None:
+        check_owned(file)
         try:
             index = _core.Index.open(file, storage=storage.handle)
         except MissingFileError:
@@ -251,6 +253,7 @@ class IndexRecipe(Recipe):
         for name in others[:_MOST_OTHERS]:
             with suppress(CorruptFileError, FileAccessError):
                 path = own.parent / name
+                check_owned(path)
                 whole = _core.Index.open(path, storage=self.storage.handle)
                 if whole.column == self.column:
                     yield whole
@@ -271,8 +274,8 @@ class IndexRecipe(Recipe):
                 advance=advance,
             )
         except CorruptFileError as error:
-            file = (error.file or "").partition("?")[0]
-            error.args = (f"{error.args[0]}{advice_on_format(file)}",)
+            advice = advice_on_format(error.file or "")
+            error.args = (f"{error.args[0]}{advice}",)
             raise
         except UnsupportedError as error:
             if self.page_index == "row_group":

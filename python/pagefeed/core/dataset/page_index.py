@@ -37,6 +37,7 @@ from pagefeed.core.storage import PathLike, Paths, Storage, located
 from pagefeed.errors import (
     InvalidArgumentError,
     StaleFileError,
+    shown_path,
 )
 
 BlockKind = Literal["page", "row_group"]
@@ -320,12 +321,19 @@ class PageIndex:
         return looked_up(partial(self.core.look_up, table), numbers)
 
     def find_file(self, path: str) -> int | None:
-        """Return the number of a file; None if the index does not have it."""
+        """Return the number of a file; None if the index does not have it.
+
+        A URL is known without its query, too, unless several differ by queries alone.
+        """
         return self._number_of_file.get(self.storage.name_of(path))
 
     @lazy
-    def _number_of_file(self) -> dict[str, int]:
-        return {file: index for index, file in enumerate(self.recipe.files)}
+    def _number_of_file(self) -> dict[str, int | None]:
+        numbers: dict[str, int | None] = {}
+        for number, file in enumerate(self.recipe.files):
+            shown = shown_path(file)
+            numbers |= {shown: None if shown in numbers else number, file: number}
+        return numbers
 
     def check_cut(self, cut: Any) -> None:
         """Refuse a way to cut the rows into sequences; any does for rows of files."""
@@ -398,7 +406,7 @@ class PageIndex:
             InvalidArgumentError: If there is no such page.
         """
         file, *numbers = self.core.locate(self._check_page(page))
-        return Page(self.recipe.files[file], *numbers)
+        return Page(shown_path(self.recipe.files[file]), *numbers)
 
     def error_place(self, page: Page) -> dict[str, str | int]:
         """Return the attributes of an error about a page."""

@@ -147,6 +147,7 @@ def check_same_run(
     ]
     if told:
         raise StateMismatchError(
-            "\n  ".join(["the state belongs to another run:", *told])
-            + f"\nGive the loader the same {advice}"
+            "the state belongs to another run:",
+            *(f"  {line}" for line in told),
+            f"Give the loader the same {advice}",
         )

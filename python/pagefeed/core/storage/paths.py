@@ -15,6 +15,7 @@ from pagefeed.errors import (
     InvalidArgumentError,
     MissingFileError,
     UnsupportedError,
+    shown_path,
 )
 
 
@@ -63,10 +64,9 @@ def check_files_given(
                 f"{file!a} is not a name in UTF-8: rename the file"
             )
         if file in seen:
-            # The query of a URL may hold a signature.
-            shown = file.partition("?")[0] if is_url(file) else file
             raise InvalidArgumentError(
-                f"{shown} is given twice: its rows would be delivered twice per epoch"
+                f"{shown_path(file)} is given twice: its rows would be delivered "
+                "twice per epoch"
             )
         seen.add(file)
     return files
@@ -120,10 +120,9 @@ def expanded(path: str, suffixes: tuple[str, ...]) -> Iterator[str]:
     """Yield the absolute paths of all files that a local path means."""
     path = path.removeprefix("file://")
     if is_url(path):
-        shown = path.partition("?")[0]  # A query may hold a signature.
         raise UnsupportedError(
-            f"{shown}: files of this kind are read from this machine only, Parquet "
-            "from remote storage too: copy them here, or mount the place"
+            f"{shown_path(path)}: files of this kind are read from this machine "
+            "only, Parquet from remote storage too: copy them here, or mount the place"
         )
     if os.path.isfile(path):
         yield os.path.abspath(path)

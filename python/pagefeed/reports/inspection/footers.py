@@ -135,10 +135,10 @@ def checksum_share(index: PageIndex) -> float | None:
     """
     flags = []
     for page in evenly(len(index), MOST_HEADERS).tolist():
-        where = index.locate(page)
+        where, file = index.locate(page), index.core.locate(page)[0]
         end = where.offset + min(HEADER_BYTES, where.compressed_size)
         try:
-            header = index.storage.read(where.file, where.offset, end)
+            header = index.storage.read(index.files[file], where.offset, end)
         except UNREADABLE:
             continue
         flags.append(_has_checksum(header))

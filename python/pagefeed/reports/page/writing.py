@@ -17,6 +17,7 @@ from pagefeed._core import version
 from pagefeed.core.dataset import Dataset
 from pagefeed.core.loader import Loader
 from pagefeed.core.sequences import Packed, SequenceIndex
+from pagefeed.errors import shown_path
 from pagefeed.reports.forecasts import Forecast, forecast
 from pagefeed.reports.inspection import Inspection, inspect
 from pagefeed.reports.page.charts import bars, lines, stacked
@@ -142,7 +143,7 @@ def _titled(title: str, name: str) -> str:
 
 def _location(dataset: Dataset) -> str:
     """The file of a dataset, or the folder above all of its files."""
-    folders = [file.partition("?")[0].split("/") for file in dataset.files]
+    folders = [shown_path(file).split("/") for file in dataset.files]
     same = itertools.takewhile(
         lambda parts: len({*parts}) == 1, zip(*folders, strict=False)
     )
