@@ -5,7 +5,6 @@
 
 A small language model is trained on a mixture of ``corpus/web`` and ``corpus/code``,
 stopped in the middle of the cooldown, and goes on there with other weights.
-``run/mixture.svg`` shows what was mixed when.
 """
 
 import argparse

@@ -91,7 +91,7 @@ def main() -> None:
     state = loader.state_dict()
 
     loader = loader_of(catalog, "news/4")
-    loader.load_state_dict(state)
+    loader.load_state_dict(state, grown="next-epoch")
     print(f"erased: {loader.state_dict()['erased']}")
     print(f"epoch {loader.epoch} has {loader.num_steps_left} steps left")
     train(loader)
