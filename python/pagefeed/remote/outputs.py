@@ -99,7 +99,9 @@ class OutputFolder:
                 return stored is not None and stored[0] == data
             # The address of a file may be a key to it.
             is_private = b"https://" in data or b"http://" in data
-            with FileWriter(self.path_of(name), is_private=is_private) as out:
+            path = self.path_of(name)
+            make_folder(os.path.dirname(path))
+            with FileWriter(path, is_private=is_private) as out:
                 out.write(data)
             return True
 
