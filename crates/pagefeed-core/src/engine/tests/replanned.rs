@@ -80,9 +80,8 @@ fn a_page_is_made_once_for_each_epoch() {
         destination_row: vec![0, 2, 1, 3],
         ..first_tokens(&[5, 5, 6, 5])
     };
-    for _ in 0..2 {
-        engine.submit(plan.clone()).unwrap();
-    }
+    // In one plan: between two, the first batch may be made and its pages dropped.
+    engine.submit(repeated(&plan, 2)).unwrap();
     for _ in 0..2 {
         let found = values(&next(&engine).unwrap(), TokenType::I64);
         for (row, epoch) in [0, 1, 1, 70_000].into_iter().enumerate() {
@@ -100,21 +99,25 @@ fn a_page_is_made_once_for_each_epoch() {
     assert!(error.message().contains("epoch has 1"), "{error}");
 }
 
-/// More batches of some pages than are written ahead: every page has uses left.
-fn many_batches(pages: &[u64]) -> Plan {
-    let (one, count) = (first_tokens(pages), 40);
+/// A plan of one batch, repeated: every page has uses left until the last batch.
+fn repeated(one: &Plan, count: usize) -> Plan {
+    let size = one.page.len() as u32;
     Plan {
-        batch_offsets: (0..=count)
-            .map(|batch| batch * pages.len() as u32)
-            .collect(),
-        page: one.page.repeat(count as usize),
-        row: one.row.repeat(count as usize),
-        first_token: one.first_token.repeat(count as usize),
-        num_tokens: one.num_tokens.repeat(count as usize),
-        destination_row: one.destination_row.repeat(count as usize),
-        destination_offset: one.destination_offset.repeat(count as usize),
+        batch_offsets: (0..=count as u32).map(|batch| batch * size).collect(),
+        page: one.page.repeat(count),
+        epoch: one.epoch.repeat(count),
+        row: one.row.repeat(count),
+        first_token: one.first_token.repeat(count),
+        num_tokens: one.num_tokens.repeat(count),
+        destination_row: one.destination_row.repeat(count),
+        destination_offset: one.destination_offset.repeat(count),
         ..Plan::default()
     }
+}
+
+/// More batches of some pages than are written ahead.
+fn many_batches(pages: &[u64]) -> Plan {
+    repeated(&first_tokens(pages), 40)
 }
 
 #[test]
