@@ -36,8 +36,8 @@ def table_of(number: int = 0, **columns: Any) -> pa.Table:
     return pa.table(known | columns)
 
 
-def write(path: Path, table: pa.Table) -> Path:
-    pq.write_table(table, path, row_group_size=1000, data_page_size=8192)
+def write(path: Path, table: pa.Table, **options: Any) -> Path:
+    pq.write_table(table, path, row_group_size=1000, data_page_size=8192, **options)
     return path
 
 

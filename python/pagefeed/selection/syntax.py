@@ -86,7 +86,7 @@ class PredicateText:
         if row == 1:
             line, column, end = line[1:], max(0, column - 1), end - 1
         mark = " " * column + "^" * max(1, end - column)
-        return InvalidArgumentError(f"{problem}; {_GRAMMAR}\n  {line}\n  {mark}")
+        return InvalidArgumentError(f"{problem}; {_GRAMMAR}", f"  {line}", f"  {mark}")
 
     def _misleading(self) -> Iterator[tuple[tokenize.TokenInfo, str]]:
         """Yield what Python reads otherwise than it looks, and why."""

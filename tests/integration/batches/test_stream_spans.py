@@ -99,7 +99,8 @@ def test_aligned_numbers_are_columns_of_rows_too(tmp_path: Path):
     [batch, *_] = loader(data, pf.Documents(max_length=24, pad="max_length"))
     assert batch["weight"].dtype == np.float32
     ids, weight = batch["input_ids"], batch["weight"]
-    assert (weight[:, :20] == ids[:, :20] / 2).all()
+    assert (weight[:, 1:20] == ids[:, 1:20] / 2).all()
+    assert (weight[:, 0] == 0).all()  # Nothing predicts a first token.
     assert (weight[:, 20:] == -1).all()
     [batch, *_] = loader(data, pf.Documents(), fields=("input_ids",))
     assert pa.array(batch["weight"]).to_pylist() == [data[n]["weight"] for n in (0, 1)]

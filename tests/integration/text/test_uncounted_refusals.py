@@ -158,7 +158,7 @@ def test_states_of_others_are_refused(folder, stream):
     next(iter(ahead))
     texts = pf.parquet(folder / "0.parquet", column="text")
     for loader, state, words in [
-        (open_loader(stream), states[0], "states of all ranks"),
+        (open_loader(stream), states[0], "those of all ranks"),
         (open_loader(stream, 1, 2), states[0], "load the state of this rank"),
         (open_loader(stream), [states[0], states[0]], "two of the states"),
         (

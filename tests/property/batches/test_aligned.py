@@ -152,7 +152,7 @@ def dataset(
 def check(batch: dict[str, Any], layout: Layout) -> None:
     """Every token has its numbers, all else padding; what none predicts has no loss."""
     tokens = batch["input_ids"]
-    begins = (batch["position_ids"] == 0) & (tokens >= FIRST_TOKEN)
+    begins = (batch["position_ids"] == 0) & (tokens != PADDING)
     for name, dtype, padding, unlearned in [
         ("labels", layout.labels, 3, 3),
         ("weights", layout.weights, 5, 0),
