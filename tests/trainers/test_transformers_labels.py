@@ -12,9 +12,10 @@ import pytest
 import pagefeed as pf
 from pagefeed.integrations.dialects import flattened
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
-pytest.importorskip("trl")
+REASON = "make test-trainers ARGS=transformers"
+torch = pytest.importorskip("torch", reason=REASON)
+pytest.importorskip("transformers", reason=REASON)
+pytest.importorskip("trl", reason=REASON)
 
 FIELDS = ("input_ids", "labels", "position_ids", "cu_seqlens", "max_seqlen")
 

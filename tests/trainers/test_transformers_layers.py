@@ -9,9 +9,10 @@ import pytest
 
 import pagefeed as pf
 
-torch = pytest.importorskip("torch")
-tf = pytest.importorskip("transformers")
-accelerate = pytest.importorskip("accelerate")
+REASON = "make test-trainers ARGS=transformers"
+torch = pytest.importorskip("torch", reason=REASON)
+tf = pytest.importorskip("transformers", reason=REASON)
+accelerate = pytest.importorskip("accelerate", reason=REASON)
 
 from pagefeed.integrations.accelerate import prepare  # noqa: E402
 from pagefeed.integrations.settings import DECIDED  # noqa: E402
