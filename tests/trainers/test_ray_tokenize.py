@@ -106,12 +106,16 @@ def test_a_task_that_kills_its_worker_each_time_names_its_input(tmp_path):
 
 
 @pytest.mark.usefixtures("cluster")
-def test_errors_of_tasks_come_as_they_are_and_columns_become_wider(tmp_path):
+def test_errors_of_tasks_come_as_they_are(tmp_path):
     path = tmp_path / "a.jsonl"
     rows = [{"text": "one", "n": 1}] * 50_000 + [{"text": "two", "n": "x"}]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    here = tokenize(path, tmp_path / "local", "local")
-    there = tokenize(path, tmp_path / "ray", "ray")
+    for engine in ("local", "ray"):
+        with pytest.raises(pf.errors.InvalidArgumentError, match="line 50001"):
+            tokenize(path, tmp_path / engine, engine)
+    path.write_text(path.read_text().replace('"x"', "2"))
+    here = tokenize(path, tmp_path / "local 2", "local")
+    there = tokenize(path, tmp_path / "ray 2", "ray")
     assert contents(there.folder) == contents(here.folder)
     path.write_text(path.read_text() + "broken\n")
     with pytest.raises(pf.errors.CorruptFileError, match="line 50002: no JSON"):

@@ -79,7 +79,7 @@ def _layers_with_state(model: Any) -> tuple[list[str], bool]:
         if own:
             takes_borders &= getattr(config, "model_type", None) in TAKE_BORDERS
         kinds |= own
-    return sorted(kinds), takes_borders and _guards_borders()
+    return sorted(kinds), bool(kinds) and takes_borders and _guards_borders()
 
 
 def _carries_state(kind: str) -> bool:
@@ -89,7 +89,9 @@ def _carries_state(kind: str) -> bool:
 
 def _guards_borders() -> bool:
     """Whether models refuse borders that they cannot take: transformers since 5.24."""
-    import transformers
-
+    try:
+        import transformers
+    except ImportError:  # A model of the user's own.
+        return False
     major, minor, *_ = transformers.__version__.split(".")
     return (int(major), int(minor)) >= (5, 24)
