@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("deepspeed", reason="make test-trainers ARGS=deepspeed")
+REASON = "make test-trainers ARGS=deepspeed"
+pytest.importorskip("deepspeed", reason=REASON)
+torch = pytest.importorskip("torch", reason=REASON)
 
 from pagefeed.integrations.deepspeed import attach
 from trainers.running import EPOCH, all_rows, flat, make_loader, refuses_all, run_job
@@ -43,6 +45,9 @@ class Engine:
     """Has what attach looks at."""
 
     training_dataloader = None
+
+    def __init__(self):
+        self.module = torch.nn.Identity()
 
     def train_micro_batch_size_per_gpu(self):
         return 4

@@ -123,7 +123,7 @@ def attach(
     """
     check_has(
         engine,
-        ["train_micro_batch_size_per_gpu", "training_dataloader"],
+        ["train_micro_batch_size_per_gpu", "training_dataloader", "module"],
         "a DeepSpeed engine, the first of what deepspeed.initialize returns: "
         "engine, *_ = deepspeed.initialize(...); attach(engine, loader)",
     )
