@@ -4,9 +4,7 @@ from typing import Any
 
 import pytest
 
-REASON = "make test-trainers ARGS=deepspeed"
-pytest.importorskip("deepspeed", reason=REASON)
-torch = pytest.importorskip("torch", reason=REASON)
+pytest.importorskip("deepspeed", reason="make test-trainers ARGS=deepspeed")
 
 from pagefeed.integrations.deepspeed import attach
 from trainers.running import EPOCH, all_rows, flat, make_loader, refuses_all, run_job
@@ -47,6 +45,8 @@ class Engine:
     training_dataloader = None
 
     def __init__(self):
+        import torch
+
         self.module = torch.nn.Identity()
 
     def train_micro_batch_size_per_gpu(self):
