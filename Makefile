@@ -140,7 +140,7 @@ $(TRAINERS:%=newest-in-%): newest-in-%: $(HAVE_NEWEST)/%.stamp
 test-pythons: $(HAVE_CORE)  ## The wheel on every Python found, with the oldest and newest packages
 	rm -rf target/pythons
 	$(BIN)/maturin build --quiet --release --locked --compatibility linux --out target/pythons
-	$(BIN)/python packaging/try_pythons.py --uv $(UV) $(if $(CI),--least 2) target/pythons/*.whl
+	$(BIN)/python packaging/try_pythons.py --uv $(CURDIR)/$(UV) $(if $(CI),--least 2) target/pythons/*.whl
 
 .PHONY: fuzz
 fuzz: $(HAVE_DEV) $(HAVE_CORE)  ## Mutate files for 10 minutes (ARGS="--seconds 60")
