@@ -34,7 +34,6 @@ EXTRAS = (
     "tokenizers",
     "sentencepiece",
     "tiktoken",
-    "msgpack",
     "chat",
 )
 RESOLUTIONS = {"oldest": "lowest-direct", "newest": "highest"}
