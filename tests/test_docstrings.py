@@ -111,6 +111,11 @@ def of_one_dataset(names: dict[str, Any]) -> dict[str, Any]:
     return {"loader": loader_of(names["web"])}
 
 
+def of_fleet(names: dict[str, Any]) -> dict[str, Any]:
+    loader = loader_of(names["web"], batch_size=None, global_batch_size=8)
+    return {"loader": loader, "model": lambda batch: batch["labels"].mean()}
+
+
 def of_attention(names: dict[str, Any]) -> dict[str, Any]:
     """A batch of tensors, and what the examples take from torch and elsewhere."""
     attend = torch.nn.functional.scaled_dot_product_attention
@@ -154,6 +159,8 @@ OTHER_NAMES = {
     "iceberg": of_iceberg,
     "extend_embeddings": of_extension,
     "forecast": of_one_dataset,
+    "plan": of_one_dataset,
+    "at": of_fleet,
     "varlen_arguments": of_attention,
     "flex_mask": of_attention,
     "check_isolation": of_attention,

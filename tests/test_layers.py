@@ -17,7 +17,6 @@ CORE = (
 )
 BELOW = (
     *(
-        "_names",
         "_core",
         "errors",
         "_removed",

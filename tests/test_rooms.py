@@ -16,7 +16,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "python" / "pagefeed"
 
 CORE = ("core", "errors", "contract", "_core")
-FACES = ("__init__", "__main__", "_names", "_removed", "rooms", "dataset", "run")
+FACES = ("__init__", "__main__", "_removed", "rooms", "dataset", "run")
 """What names the rooms for users, and wires them in."""
 
 USES = {

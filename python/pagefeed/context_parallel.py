@@ -8,7 +8,6 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._names import name_as_imported
 from pagefeed.core._base import (
     Int64Array,
     check_choice,
@@ -214,6 +213,3 @@ def _whole_numbers(values: npt.ArrayLike) -> Int64Array:
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         return np.array([-1])
     return array.astype(np.int64)
-
-
-name_as_imported(__name__)

@@ -1,6 +1,5 @@
 """Types of datasets, for annotations, and functions that few users call."""
 
-from pagefeed._names import name_as_imported
 from pagefeed._removed import refuse_removed_of
 from pagefeed.aligned import Aligned, AlignedColumn, AlignedColumnNames
 from pagefeed.core.dataset import (
@@ -55,6 +54,4 @@ __all__ = [
     "tokens",
     "write_index",
 ]
-
-name_as_imported(__name__)
 refuse_removed_of(__name__)

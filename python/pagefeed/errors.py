@@ -41,8 +41,6 @@ from __future__ import annotations
 import re
 from typing import ClassVar, Self
 
-from pagefeed._names import name_as_imported
-
 __all__ = [
     "AccessDeniedError",
     "BalanceWarning",
@@ -497,6 +495,3 @@ class InternalError(PagefeedError, RuntimeError):
     """
 
     code = "PF-050"
-
-
-name_as_imported(__name__)

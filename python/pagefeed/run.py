@@ -1,6 +1,5 @@
 """What steps read, where tokens came from, where documents are seen: of a loader."""
 
-from pagefeed._names import name_as_imported
 from pagefeed.core.batches import Plan
 from pagefeed.core.run import LoaderState, Origin, Slot
 
@@ -10,5 +9,3 @@ __all__ = [
     "Plan",
     "Slot",
 ]
-
-name_as_imported(__name__)

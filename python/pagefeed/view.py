@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed import _core
-from pagefeed._names import name_as_imported
 from pagefeed.core._base import Int64Array, check_vocab_size
 from pagefeed.core.batches import (
     Batch,
@@ -174,6 +173,3 @@ class SequenceView:
                 f"sequence {wrong[0]} is out of range: there are {len(self)}"
             )
         return np.where(sequences < 0, sequences + len(self), sequences)
-
-
-name_as_imported(__name__)

@@ -4,7 +4,6 @@
 of a batch, and the table of metadata, through :mod:`pagefeed.rooms`.
 """
 
-from pagefeed._names import name_as_imported
 from pagefeed.aligned.aligned import (
     Aligned,
     AlignedColumn,
@@ -22,5 +21,3 @@ __all__ = [
     "check_aligned_index",
     "parse_aligned",
 ]
-
-name_as_imported(__name__)

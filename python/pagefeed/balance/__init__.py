@@ -1,6 +1,5 @@
 """Balance: sequences dealt to ranks so that all cost about the same."""
 
-from pagefeed._names import name_as_imported
 from pagefeed.balance.balance import Balance, BalanceLike
 from pagefeed.balance.balanced_order import NEVER, BalancedOrder, Dealing, Division
 from pagefeed.balance.costs import SequenceCosts
@@ -14,5 +13,3 @@ __all__ = [
     "Division",
     "SequenceCosts",
 ]
-
-name_as_imported(__name__)

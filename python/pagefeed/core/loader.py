@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pagefeed._names import name_as_imported
 from pagefeed.core._base import (
     check_callable,
     check_flag,
@@ -318,7 +317,7 @@ class Loader(AnyLoader):
                 ``global_batch_size``.
 
         Example:
-            >>> batch = loader.at(1200, rank=1, world_size=3)  # doctest: +SKIP
+            >>> batch = loader.at(120, rank=1, world_size=3)  # doctest: +SKIP
             >>> loss = model(batch) * loader.weight  # doctest: +SKIP
         """
         return self._fleet_view("at()").at(step, rank, world_size)
@@ -435,7 +434,7 @@ class Loader(AnyLoader):
             >>> plan = loader.plan(range(3))  # doctest: +SKIP
             >>> pages = np.unique(plan.segments.page)  # doctest: +SKIP
             >>> [loader.dataset.index.locate(page) for page in pages]  # doctest: +SKIP
-            [Page(file='/data/corpus/0.parquet', row_group=2, page=7, ...), ...]
+            [Page(file='...corpus/web/part-0.parquet', row_group=0, page=0, ...)]
         """
         return self._session.plan(steps)
 
@@ -533,6 +532,3 @@ def as_rank(loader: Loader, rank: int) -> Loader:
     session = loader.view()
     settings = replace(session.settings, rank=rank)
     return rebuild(Loader, settings, session.position.saved)
-
-
-name_as_imported(__name__)

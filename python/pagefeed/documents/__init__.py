@@ -5,7 +5,6 @@ rows. ``row_columns`` decides which columns a batch has, and ``document_feed`` p
 delivers them. ``ahead`` runs the user's own functions ahead of the consumer.
 """
 
-from pagefeed._names import name_as_imported
 from pagefeed.documents.ahead import AheadEngine, Decode
 from pagefeed.documents.budgets import (
     DocumentBatchIndex,
@@ -27,5 +26,3 @@ __all__ = [
     "num_documents",
     "slots_in_batches",
 ]
-
-name_as_imported(__name__)

@@ -8,7 +8,6 @@ plane reads; :class:`FlatDataset` is the dataset of every format.
 
 from typing import Literal
 
-from pagefeed._names import name_as_imported
 from pagefeed.flat.flat_dataset import FlatDataset, RecordColumn, TokenFormat
 from pagefeed.flat.flat_file import FlatFile, FlatFormat, Records, corrupt, given_dtype
 from pagefeed.flat.mds_shards import MdsOutput, mds
@@ -52,5 +51,3 @@ __all__ = [
     "stream",
     "tokens",
 ]
-
-name_as_imported(__name__)

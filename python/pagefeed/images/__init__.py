@@ -7,10 +7,7 @@ balances them like other tokens. ``survey`` refuses settings that would cut imag
 ``feed`` and ``engine`` add the images to a batch.
 """
 
-from pagefeed._names import name_as_imported
 from pagefeed.images.dataset import ImageDataset, with_images
 from pagefeed.images.headers import size_of
 
 __all__ = ["ImageDataset", "size_of", "with_images"]
-
-name_as_imported(__name__)

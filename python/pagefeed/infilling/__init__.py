@@ -1,6 +1,5 @@
 """Documents as prefix, suffix and middle, for models that fill in the middle."""
 
-from pagefeed._names import name_as_imported
 from pagefeed.infilling.infill import Infill
 from pagefeed.infilling.infilled_index import InfilledIndex
 from pagefeed.infilling.infilled_rows import arrange_numbers, arrange_spans, document_at
@@ -12,5 +11,3 @@ __all__ = [
     "arrange_spans",
     "document_at",
 ]
-
-name_as_imported(__name__)

@@ -8,7 +8,6 @@
 - :func:`token_losses`: losses of single tokens from a model's logits.
 """
 
-from pagefeed._names import name_as_imported
 from pagefeed._removed import refuse_removed_of
 from pagefeed.mixing.learner import Learner, token_losses
 from pagefeed.mixing.policy import FixedSchedule, Policy, Replacing
@@ -20,6 +19,4 @@ __all__ = [
     "Replacing",
     "token_losses",
 ]
-
-name_as_imported(__name__)
 refuse_removed_of(__name__)

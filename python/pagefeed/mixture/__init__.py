@@ -7,7 +7,6 @@
 - :class:`MixtureRun`: the run of a loader of a mixture.
 """
 
-from pagefeed._names import name_as_imported
 from pagefeed.mixture.chain import Chain
 from pagefeed.mixture.component import Component, Former
 from pagefeed.mixture.course import LEAST_LANES, Course, CourseInOrder
@@ -63,5 +62,3 @@ __all__ = [
     "totals",
     "totals_as_text",
 ]
-
-name_as_imported(__name__)

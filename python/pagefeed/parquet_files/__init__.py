@@ -4,7 +4,6 @@ Each method imports its room when it is called. Other datasets derive from the s
 classes: :class:`Selectable`, :class:`Erasable`, :class:`Infillable`.
 """
 
-from pagefeed._names import name_as_imported
 from pagefeed.parquet_files.described_rows import DescribedRows
 from pagefeed.parquet_files.infillable import Infillable
 from pagefeed.parquet_files.named_files import (
@@ -29,5 +28,3 @@ __all__ = [
     "named_dataset",
     "parquet",
 ]
-
-name_as_imported(__name__)

@@ -6,7 +6,6 @@ the inputs, ``tokenizing/`` writes the files. ``vocabulary/`` trains and extends
 tokenizers.
 """
 
-from pagefeed._names import name_as_imported
 from pagefeed.prepare.conversion import TOKEN_FORMATS, Conversion, convert
 from pagefeed.prepare.texts import FORMATS
 from pagefeed.prepare.tokenizing import Tokenized, tokenize
@@ -37,5 +36,3 @@ __all__ = [
     "tokenize",
     "train_tokenizer",
 ]
-
-name_as_imported(__name__)

@@ -1,6 +1,5 @@
 """Proofs and predictions: what a dataset is, what a run will do, and that it does."""
 
-from pagefeed._names import name_as_imported
 from pagefeed._removed import refuse_removed_of
 from pagefeed.reports.decoding import TextTokenizer, load_tokenizer
 from pagefeed.reports.diagnosis import Diagnosis, diagnose, doctor
@@ -86,6 +85,4 @@ __all__ = [
     "trace",
     "verify",
 ]
-
-name_as_imported(__name__)
 refuse_removed_of(__name__)

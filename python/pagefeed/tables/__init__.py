@@ -4,10 +4,7 @@ The libraries of the formats read a table's log; what they say of a snapshot bec
 :class:`ParquetDataset` of its files, and deleted rows a selection like any other.
 """
 
-from pagefeed._names import name_as_imported
 from pagefeed.tables.delta_table import delta
 from pagefeed.tables.iceberg_table import iceberg
 
 __all__ = ["delta", "iceberg"]
-
-name_as_imported(__name__)

@@ -6,7 +6,6 @@ or a Python function. The data plane encodes without the GIL whenever a
 :func:`row_encoder` returns the encoder of chats, or of texts made of several columns.
 """
 
-from pagefeed._names import name_as_imported
 from pagefeed.tokenizer.chat import IGNORED, LABELS, ChatTemplate
 from pagefeed.tokenizer.ranks import pattern_of
 from pagefeed.tokenizer.row_text import TextOfRow
@@ -26,5 +25,3 @@ __all__ = [
     "pattern_of",
     "row_encoder",
 ]
-
-name_as_imported(__name__)

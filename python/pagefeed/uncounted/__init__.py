@@ -6,10 +6,7 @@ which rows of which blocks a lane reads in each pass. ``blocks`` reads and encod
 positions of all lanes.
 """
 
-from pagefeed._names import name_as_imported
 from pagefeed.uncounted.text_loader import TextLoader
 from pagefeed.uncounted.text_view import TextView
 
 __all__ = ["TextLoader", "TextView"]
-
-name_as_imported(__name__)

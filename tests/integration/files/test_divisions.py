@@ -34,7 +34,7 @@ def rows_by_file(dataset) -> set[tuple[str, int]]:
 
 
 def test_a_split_is_stable_when_files_are_added_moved_and_reordered(files, tmp_path):
-    weights = {"train": 0.9, "validation": 0.1}
+    weights: dict[str, Any] = {"train": 0.9, "validation": 0.1}
     first = dataset_of(files[:2]).split(**weights, seed=7)
     moved = [tmp_path / "x" / file.name for file in (files[2], files[1], files[0])]
     moved[0].parent.mkdir()

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed._names import near_name
 from pagefeed.errors import InvalidArgumentError
 
 __all__ = [
@@ -284,3 +283,18 @@ def format_bytes(size: float) -> str:
             return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     return f"{size:.1f} TiB"
+
+
+def near_name(name: str, names: Iterable[str]) -> str:
+    """Return a suggestion of the name that is most like a misspelt one, or "".
+
+    Example:
+        >>> near_name("txt", ["id", "text"])
+        " (did you mean 'text'?)"
+        >>> near_name("url", ["id", "text"])
+        ''
+    """
+    import difflib  # Used only if a name is wrong.
+
+    near = difflib.get_close_matches(name, list(names), n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""

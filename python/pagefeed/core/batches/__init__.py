@@ -4,7 +4,6 @@ This layer holds the feeds of tokens and of rows, their fields and formats, the 
 of a process, and the iteration that plans batches ahead of the consumer.
 """
 
-from pagefeed._names import name_as_imported
 from pagefeed.core.batches.engines import ProcessEngine
 from pagefeed.core.batches.feeds import (
     ColumnsBeside,
@@ -74,5 +73,3 @@ __all__ = [
     "transformed",
     "warn_of_return",
 ]
-
-name_as_imported(__name__)

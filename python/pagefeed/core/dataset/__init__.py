@@ -6,7 +6,6 @@ spans are the rows that sequences are cut from. Other layers use only :class:`Da
 the dataset of Parquet files.
 """
 
-from pagefeed._names import name_as_imported
 from pagefeed.core.dataset.counted_index import CountedIndex
 from pagefeed.core.dataset.dataset import (
     ChangeRow,
@@ -110,5 +109,3 @@ __all__ = [
     "what_changed",
     "wide_bytes",
 ]
-
-name_as_imported(__name__)

@@ -10,7 +10,6 @@ does not grow with the dataset:
 - :class:`Balance`, :class:`BalancedOrder`: reordered so that ranks cost about the same.
 """
 
-from pagefeed._names import name_as_imported
 from pagefeed.core.order.epoch_order import (
     Balancing,
     Costs,
@@ -48,5 +47,3 @@ __all__ = [
     "expand_key",
     "hash64",
 ]
-
-name_as_imported(__name__)

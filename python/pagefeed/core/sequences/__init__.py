@@ -5,7 +5,6 @@ A :class:`Cut` (:class:`Windows`, :class:`Packed`, :class:`Documents`) makes a
 grouped in blocks, each a few token ranges. The index does not depend on seed or epoch.
 """
 
-from pagefeed._names import name_as_imported
 from pagefeed.core.sequences.bundles import Bundles, are_bundles
 from pagefeed.core.sequences.cut import Cut, Delivers, TokenCut, check_sequences
 from pagefeed.core.sequences.joined import AnyIndex, JoinedIndex
@@ -62,5 +61,3 @@ __all__ = [
     "sums_of_rows",
     "with_erased",
 ]
-
-name_as_imported(__name__)
