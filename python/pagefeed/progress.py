@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import (
     AbstractContextManager,
@@ -15,9 +14,8 @@ from contextlib import (
 )
 from typing import Any, TextIO, cast
 
-from pagefeed._names import name_as_imported
 from pagefeed.core._base import Progress, ProgressCallback, report_to, require
-from pagefeed.errors import InvalidArgumentError, MissingDependencyError, printable
+from pagefeed.errors import InvalidArgumentError, printable
 
 __all__ = ["Progress", "printable_output", "show_progress"]
 
@@ -36,13 +34,14 @@ def show_progress(
     context manager, until the block ends.
 
     Args:
-        show: True shows bars on stderr, by tqdm if that is installed. False shows
+        show: True shows bars on stderr, by tqdm. False shows
             nothing, as at the start. A function is called with a :class:`Progress`, at
             most ten times a second, by the thread that does the work. An error that it
             raises ends the work.
 
     Raises:
         InvalidArgumentError: If it is anything else.
+        MissingDependencyError: If it is True, and tqdm is not installed.
 
     Example:
         >>> with show_progress(lambda progress: print(*progress)):
@@ -66,6 +65,9 @@ class Bars:
     """A progress callback that draws a bar for each task."""
 
     def __init__(self) -> None:
+        tqdm = require("tqdm", extra="demo", purpose="show_progress(True)").tqdm
+        # Without tqdm's thread that watches for idle bars: processes fork beside it.
+        self._bar = type("Bar", (tqdm,), {"monitor_interval": 0})
         self._bars: dict[tuple[int, str], Any] = {}
         self._stream = sys.stderr
 
@@ -74,67 +76,22 @@ class Bars:
         key = threading.get_ident(), progress.what
         bar = self._bars.get(key)
         if bar is None:
-            bar = self._bars[key] = _new_bar(progress, self._stream)
+            bar = self._bars[key] = self._bar(
+                desc=printable(progress.what),
+                total=progress.total,
+                unit=f" {progress.unit}",
+                unit_scale=True,
+                leave=False,
+                delay=DELAY_SECONDS,
+                mininterval=0,
+                miniters=0,
+                file=self._stream,
+            )
         bar.total = progress.total
         bar.update(progress.done - bar.n)
         if progress.finished:
             bar.close()
             del self._bars[key]
-
-
-def _new_bar(progress: Progress, stream: TextIO) -> Any:
-    what = printable(progress.what)
-    try:
-        tqdm = require("tqdm", extra="demo", purpose="a bar").tqdm
-    except MissingDependencyError:
-        return _Line(what, progress.unit, stream)
-    # Without tqdm's thread that watches for idle bars: processes fork beside it.
-    bar = type("Bar", (tqdm,), {"monitor_interval": 0})
-    return bar(
-        desc=what,
-        total=progress.total,
-        unit=f" {progress.unit}",
-        unit_scale=True,
-        leave=False,
-        delay=DELAY_SECONDS,
-        mininterval=0,
-        miniters=0,
-        file=stream,
-    )
-
-
-class _Line:
-    """The little of tqdm's bar that is needed, as a line that is written over."""
-
-    def __init__(self, what: str, unit: str, stream: TextIO) -> None:
-        self._what, self._unit, self._stream = what, unit, stream
-        self.total = 0
-        self._begin = time.monotonic()
-        self._width = 0
-        self.n = 0
-
-    def update(self, amount: int) -> None:
-        """Show that some more is done."""
-        self.n += amount
-        seconds = time.monotonic() - self._begin
-        if seconds >= DELAY_SECONDS:
-            share = self.n / max(1, self.total)
-            text = f"{self._what}: {share:.0%} of {self.total:,} {self._unit}"
-            if self.n:
-                left = seconds * (self.total - self.n) / self.n
-                text += f", {self.n / seconds:,.0f}/s, {left:,.0f} s left"
-            self._write(text)
-
-    def close(self) -> None:
-        """Take the line away."""
-        if self._width:
-            self._write("")
-            self._write("")
-
-    def _write(self, text: str) -> None:
-        self._stream.write(f"\r{text:{self._width}}")
-        self._stream.flush()
-        self._width = len(text)
 
 
 class _Printable:
@@ -156,6 +113,3 @@ def printable_output(stdout: TextIO, stderr: TextIO) -> Iterator[None]:
     out, err = cast("list[TextIO]", [_Printable(stdout), _Printable(stderr)])
     with redirect_stdout(out), redirect_stderr(err):
         yield
-
-
-name_as_imported(__name__)

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Collection, Sequence
+from importlib.util import find_spec
 
 from pagefeed._core import version
 from pagefeed.cli.parser import Parser, add_verbs
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         the arguments. argparse itself exits with 2 for errors that it finds.
     """
     with (
-        show_progress(sys.stderr.isatty()),
+        show_progress(sys.stderr.isatty() and find_spec("tqdm") is not None),
         printable_output(sys.stdout, sys.stderr),
     ):
         return _run(arguments)

@@ -14,7 +14,7 @@ from made.numbered import numbered_loader, write_numbered
 from pagefeed.core._base import Work, in_order
 from pagefeed.core._base import progress as progress_module
 from pagefeed.documents.document_index import length_counts
-from pagefeed.errors import InvalidArgumentError
+from pagefeed.errors import InvalidArgumentError, MissingDependencyError
 
 
 @pytest.fixture(scope="module")
@@ -172,10 +172,7 @@ def test_what_cannot_show_is_refused(show):
         pf.show_progress(show)
 
 
-@pytest.mark.parametrize("has_tqdm", [True, False])
-def test_bars(monkeypatch, has_tqdm):
-    if not has_tqdm:
-        monkeypatch.setitem(sys.modules, "tqdm", None)
+def test_bars(monkeypatch):
     monkeypatch.setattr(progress_module, "SECONDS_BETWEEN", 0.0)
     monkeypatch.setattr("pagefeed.progress.DELAY_SECONDS", 0.0)
     monkeypatch.setattr(sys, "stderr", shown := io.StringIO())
@@ -184,6 +181,12 @@ def test_bars(monkeypatch, has_tqdm):
         work.advance(2)
     assert "counting:  50%" in shown.getvalue().replace(": 50%", ":  50%")
     assert "rows" in shown.getvalue()
+
+
+def test_bars_need_tqdm(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    with pytest.raises(MissingDependencyError, match=r"pagefeed\[demo\]"):
+        pf.show_progress()
 
 
 def test_fast_work_has_no_bar(monkeypatch):
