@@ -49,5 +49,5 @@ from pagefeed.tokenizer import Tokenizer as Tokenizer
 from pagefeed.uncounted import TextLoader as TextLoader
 from pagefeed.view import SequenceView as SequenceView
 
-__all__: list[str]
+__all__: list[str]  # noqa: PYI035 - the names above, which are written once
 __version__: str
