@@ -1,9 +1,12 @@
 """The tree, and the table of where to add things, name what is there."""
 
+import inspect
 import re
 from pathlib import Path
 
 import pytest
+
+from pagefeed.core.order import KINDS, Shuffle
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "python" / "pagefeed"
@@ -66,3 +69,21 @@ def test_there_is_one_table():
     assert "(ARCHITECTURE.md#where-to-add-things)" in contributing
     assert "FLAT_FORMATS" not in contributing
     assert len(rows()) > 20
+
+
+def test_one_table_lists_the_kinds_of_shuffle():
+    others = {f'"{kind}"' for kind in KINDS if kind and kind != "page"}
+    for path in PACKAGE.rglob("*.py"):
+        for paragraph in path.read_text().split("\n\n"):
+            named = {kind for kind in others if kind in paragraph}
+            assert len(named) < 2 or path.name == "shuffle.py", (path, named)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tables_for_users_have_each_kind_of_shuffle(kind):
+    page = (ROOT / "docs/explanation/shuffling.md").read_text()
+    name = f'"{kind}"' if kind else "None"
+    assert re.search(rf"^\| `{name}`", page, re.MULTILINE)
+    rows = (inspect.getdoc(Shuffle) or "").splitlines()
+    found = [row.endswith(KINDS[kind].words) for row in rows if row.startswith(name)]
+    assert found == [True]

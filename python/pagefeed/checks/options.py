@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any, NamedTuple
 
 from pagefeed.core.batches import Fields, LoaderSettings
+from pagefeed.core.order import FINAL_KINDS
 from pagefeed.core.sequences import Packed, TokenCut, Windows
 from pagefeed.errors import InvalidArgumentError, PagefeedWarning
 
@@ -46,6 +48,10 @@ def _parts(settings: LoaderSettings) -> list[Any]:
     return list(settings.dataset.parts.values())
 
 
+def _is_shuffled(kind: str | None, settings: LoaderSettings) -> bool:
+    return settings.shuffle.block == kind
+
+
 _ROWS = "take rows with Documents(columns=[...])"
 
 OPTIONS: tuple[Option, ...] = (
@@ -69,11 +75,7 @@ OPTIONS: tuple[Option, ...] = (
         lambda s: isinstance(s.sequences, Windows) and s.sequences.join == "file",
         never=("documents", "rows"),
     ),
-    Option("shuffle='page'", lambda s: s.shuffle.block == "page"),
-    Option("shuffle='row_group'", lambda s: s.shuffle.block == "row_group"),
-    Option("shuffle=None", lambda s: s.shuffle.block is None),
-    Option("shuffle='row'", lambda s: s.shuffle.block == "row"),
-    Option("shuffle='buffer'", lambda s: s.shuffle.block == "buffer"),
+    *(Option(f"shuffle={kind!r}", partial(_is_shuffled, kind)) for kind in FINAL_KINDS),
     Option("Shuffle(window=)", lambda s: s.shuffle.window != "auto"),
     Option("Shuffle(passes=)", lambda s: s.shuffle.passes > 1),
     Option(

@@ -50,7 +50,7 @@ class Watch:
         tells = TELLING & ({*fields.names} | given - {"document_ids"})
         self._looks_at_padding = not tells and run.sequences.delivers == "tokens"
         self._looks_at_end = run.epochs is not None
-        self._looks_at_reloads = run.shuffle.block != "row"
+        self._looks_at_reloads = not run.shuffle.is_exact
         # Buckets and batches of documents of like length are what was asked for.
         balance = run.balance
         self._looks_at_balance = (

@@ -28,7 +28,7 @@ from pagefeed.cli.common import (
     tell,
 )
 from pagefeed.core._base import format_bytes, parse_bytes
-from pagefeed.core.order import Shuffle
+from pagefeed.core.order import FINAL_KINDS, Shuffle
 from pagefeed.core.storage import is_url
 from pagefeed.reports import facts_of_plan, forecast, mixture_tables
 
@@ -75,7 +75,7 @@ def _costs(
         return []
     auto = make_loader(options, data, shuffle=Shuffle(block="auto")).shuffle.block
     costs = []
-    for block in ("page", "row_group", "row", "buffer", None):
+    for block in FINAL_KINDS:
         loader = make_loader(options, data, shuffle=Shuffle.parse(block))
         plan = forecast(loader)
         waits = plan.reads * LATENCY / (IN_FLIGHT * loader.world_size)

@@ -68,9 +68,8 @@ class Loader(AnyLoader):
             Together with ``global_batch_size``, a step has that many batches of this
             budget, and each rank gets the documents of its share of the batches.
         seed: Seed of the order.
-        shuffle: ``"page"``, ``"row_group"``, ``"auto"`` (the one of these two that
-            suits remote storage), ``"row"``, ``"buffer"``, None for file order, or a
-            :class:`Shuffle`.
+        shuffle: ``"page"``, another kind of :class:`Shuffle` such as ``"row"``, None
+            for file order, or a :class:`Shuffle` with further settings.
         balance: ``"attention"``, ``"tokens"`` or a :class:`Balance` deals sequences so
             that those of a step cost about the same on every rank; see
             docs/explanation/step-costs.md. The order then also depends on the world

@@ -258,7 +258,7 @@ def cause_of_data(seen: Evidence, loader: Loader, *, alone: bool = True) -> Caus
         alone: Whether the consumer did nothing but take batches.
     """
     waited = seen.wait_seconds + seen.transform_seconds
-    is_scattered = loader.view().run.shuffle.block == "row"
+    is_scattered = loader.view().run.shuffle.is_exact
     reloaded = seen.pages_reloaded / max(1, seen.pages_loaded)
     is_ahead = alone and waited < WAIT_SHARE * seen.seconds
     busy = seen.num_threads if seen.busy_threads is None else seen.busy_threads

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from pagefeed.core._base import check_vocab_size, near_name
 from pagefeed.core.batches import Fields, LoaderSettings, block_for
-from pagefeed.core.dataset import BlockKind, ParquetRows
-from pagefeed.core.order import Shuffle
+from pagefeed.core.dataset import ParquetRows
+from pagefeed.core.order import BlockShuffle, Shuffle
 from pagefeed.core.sequences import Packed, TokenCut, Windows
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.tokenizer import Tokenizer
 
-SHUFFLES = ("page", "row_group", "auto")
+SHUFFLES = get_args(BlockShuffle)
 """What may be permuted."""
 
 NOT_OF_TEXTS = ("dataset_ids", "metadata")
@@ -40,11 +40,6 @@ class TextSettings(LoaderSettings):
         """Identifies the contents: the texts and the tokenizer."""
         text = f"uncounted {self.dataset.fingerprint} {self.tokenizer.fingerprint}"
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-    @property
-    def block(self) -> BlockKind:
-        """What a block is, also in file order."""
-        return "row_group" if self.shuffle.block == "row_group" else "page"
 
     @property
     def least_vocab_size(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 from pagefeed.core._base import (
     Facts,
@@ -25,6 +25,7 @@ from pagefeed.core.batches import (
 )
 from pagefeed.core.dataset import ParquetRows
 from pagefeed.core.loader import Loader
+from pagefeed.core.order import BlockShuffle
 from pagefeed.core.ranks import resolve_memory, resolve_rank, resolve_threads
 from pagefeed.core.sequences import Packed, Windows
 from pagefeed.core.wiring import provided
@@ -61,9 +62,8 @@ class TextLoader(AnyLoader):
             ``join="file"``, or :class:`Packed` without ``multiple_of``.
         batch_size: Sequences per step on this rank.
         seed: Seed of the order.
-        shuffle: ``"page"``, ``"row_group"``, ``"auto"`` (the one of these that suits
-            remote storage), or None for file order. Rows are shuffled inside their
-            block.
+        shuffle: A kind of :class:`Shuffle` that permutes blocks, such as ``"page"``;
+            or None for file order. Rows are shuffled inside their block.
         memory: Bytes the loader may hold, such as ``"1GiB"``. It must fit a block for
             each lane of this rank.
         format: ``"numpy"`` or ``"torch"``.
@@ -115,7 +115,7 @@ class TextLoader(AnyLoader):
         sequences: Windows | Packed,
         batch_size: int,
         seed: int = 0,
-        shuffle: Literal["page", "row_group", "auto"] | None = "page",
+        shuffle: BlockShuffle | None = "page",
         memory: int | str = "1GiB",
         format: Format = "numpy",  # noqa: A002 - as others name it
         dtype: DType = "int64",

@@ -78,7 +78,7 @@ class TextView(AnyView):
             settings.dataset,
             settings.tokenizer,
             cut,
-            kind=settings.block,
+            kind=settings.shuffle.unit,
             vocab_size=min(settings.least_vocab_size, largest + 1),
         )
         self._convert = make_converter(settings.format, pin_memory=settings.pin_memory)

@@ -15,6 +15,7 @@ import pagefeed.torch
 from made.shared_data import ROOT
 from made.texts_made import make_tokenizer
 from pagefeed.checks.options import CALLS, KINDS, OPTIONS
+from pagefeed.core.order import FINAL_KINDS
 from pagefeed.errors import InvalidArgumentError, PagefeedError
 
 EOS = 256
@@ -111,11 +112,7 @@ MAKES: dict[str, Any] = {
     "Documents(...)": {"sequences": pf.Documents(max_length=LENGTH)},
     "Windows(overlap=)": {"sequences": pf.Windows(LENGTH, eos=EOS, overlap=4)},
     "Windows(join='file')": {"sequences": pf.Windows(LENGTH, eos=EOS, join="file")},
-    "shuffle='page'": {"shuffle": "page"},
-    "shuffle='row_group'": {"shuffle": "row_group"},
-    "shuffle=None": {"shuffle": None},
-    "shuffle='row'": {"shuffle": "row"},
-    "shuffle='buffer'": {"shuffle": "buffer"},
+    **{f"shuffle={kind!r}": {"shuffle": kind} for kind in FINAL_KINDS},
     "Shuffle(window=)": {"shuffle": pf.Shuffle(window=100)},
     "Shuffle(passes=)": {"shuffle": pf.Shuffle(passes=2)},
     "batch_tokens=": {"batch_size": None, "batch_tokens": 64},

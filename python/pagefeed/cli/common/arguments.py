@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from pagefeed.cli.common.signatures import parameters
 from pagefeed.core.loader import Loader
-from pagefeed.core.order import Shuffle
+from pagefeed.core.order import KINDS, Shuffle
 from pagefeed.core.sequences import Windows
 from pagefeed.core.storage import is_url
 from pagefeed.errors import InvalidArgumentError
@@ -76,7 +76,7 @@ def step_size(text: str) -> int | tuple[int, int]:
     return (int(first), int(size)) if colon else int(size)
 
 
-SHUFFLES = ["page", "row_group", "auto", "row", "buffer", "none"]
+SHUFFLES = [kind or "none" for kind in KINDS]
 PAIR = "NAME=VALUE"
 PLACES = (
     *("paths", "inputs", "mix", "dataset", "beside", "tokenize", "tokenizer"),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 
 from pagefeed.core.batches.feeds import Feed, TokenFeed
 from pagefeed.core.batches.settings import LoaderSettings
-from pagefeed.core.dataset import Dataset, PageIndex
+from pagefeed.core.dataset import BlockKind, Dataset, PageIndex
 from pagefeed.core.run import DatasetRun, Run
 from pagefeed.errors import InvalidArgumentError
 
@@ -80,7 +80,7 @@ FEWEST = 96
 _SAMPLED = 1 << 12
 
 
-def block_for(indexes: Sequence[PageIndex]) -> Literal["page", "row_group"]:
+def block_for(indexes: Sequence[PageIndex]) -> BlockKind:
     """Return the block of ``shuffle="auto"``: large requests that still mix well.
 
     It is ``"row_group"`` if pages are small, and there are many row groups that can be
@@ -103,7 +103,7 @@ def block_for(indexes: Sequence[PageIndex]) -> Literal["page", "row_group"]:
     return "row_group" if is_small and suits else "page"
 
 
-def _count(index: PageIndex, kind: Literal["page", "row_group"]) -> int:
+def _count(index: PageIndex, kind: BlockKind) -> int:
     runs = index.runs(kind)
     return len(index) if runs is None else len(runs)
 

@@ -26,12 +26,23 @@ from pagefeed.core.order.keys import (
 )
 from pagefeed.core.order.lanes import NODE_BYTES, Lanes, choose_num_lanes
 from pagefeed.core.order.permutation import Permutation
-from pagefeed.core.order.shuffle import Shuffle, ShuffleBlock, ShuffleLike
+from pagefeed.core.order.shuffle import (
+    FINAL_KINDS,
+    KINDS,
+    BlockShuffle,
+    Shuffle,
+    ShuffleBlock,
+    ShuffleKind,
+    ShuffleLike,
+)
 
 __all__ = [
+    "FINAL_KINDS",
+    "KINDS",
     "NODE_BYTES",
     "ORDER_VERSION",
     "Balancing",
+    "BlockShuffle",
     "Costs",
     "EpochOrder",
     "KeyPart",
@@ -40,6 +51,7 @@ __all__ = [
     "Permutation",
     "Shuffle",
     "ShuffleBlock",
+    "ShuffleKind",
     "ShuffleLike",
     "SmallOrder",
     "choose_num_lanes",

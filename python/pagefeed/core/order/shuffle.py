@@ -2,15 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from pagefeed.core._base import check_whole, near_name, parse_bytes
+from pagefeed.core.dataset import BlockKind
 from pagefeed.core.order.lanes import NODE_BYTES
 from pagefeed.errors import InvalidArgumentError
 
-ShuffleBlock: TypeAlias = Literal["page", "row_group", "auto", "row", "buffer"]
-BLOCK_KINDS: tuple[str, ...] = get_args(ShuffleBlock)
+BlockShuffle: TypeAlias = Literal["page", "row_group", "auto"]
+"""Kinds of shuffle that permute blocks."""
+ShuffleBlock: TypeAlias = Literal[BlockShuffle, "row", "buffer"]
+"""Kinds of shuffle by name; None is file order."""
+
+
+class ShuffleKind(NamedTuple):
+    """Properties of a kind of shuffle."""
+
+    mixes: Literal["blocks", "units", "window", "nothing"]
+    """Blocks or units over the whole dataset, or units in a window alone."""
+    words: str
+    """What a user gets."""
+    unit: BlockKind = "page"
+    """What a block is."""
+
+    @property
+    def has_window(self) -> bool:
+        """Whether units are mixed in a window."""
+        return self.mixes in ("blocks", "window")
+
+
+KINDS: dict[ShuffleBlock | None, ShuffleKind] = {
+    "page": ShuffleKind("blocks", "a good shuffle at sequential speed"),
+    "row_group": ShuffleKind("blocks", "larger reads, less mixing", "row_group"),
+    "auto": ShuffleKind("blocks", "the better one for how files are written"),
+    "row": ShuffleKind("units", "an exact shuffle, one page per unit"),
+    "buffer": ShuffleKind("window", "the usual streaming shuffle buffer"),
+    None: ShuffleKind("nothing", "file order"),
+}
+"""All kinds of shuffle. Checks, verbs and reports take theirs from this table."""
+FINAL_KINDS = tuple(kind for kind in KINDS if kind != "auto")
+"""Kinds of shuffle that a run can have: a loader replaces ``"auto"``."""
 MAX_DELAY = 1 << 28  # units per lane: beyond, sorting a window would take gigabytes
 
 
@@ -22,16 +55,16 @@ ShuffleLike: TypeAlias = "Shuffle | ShuffleBlock | bool | None"
 class Shuffle:
     """Settings of shuffling: what is permuted, how far units mix, passes per block.
 
-    ============= ================= ======== =====================================
+    ============= ================= ======== ========================================
     block         permuted          window   what it is
-    ============= ================= ======== =====================================
+    ============= ================= ======== ========================================
     "page"        pages             yes      a good shuffle at sequential speed
     "row_group"   row groups        yes      larger reads, less mixing
-    "auto"        one of these two  yes      by how the files are written
+    "auto"        pages, row groups yes      the better one for how files are written
     "row"         units             no       an exact shuffle, one page per unit
     "buffer"      nothing           yes      the usual streaming shuffle buffer
     None          nothing           no       file order
-    ============= ================= ======== =====================================
+    ============= ================= ======== ========================================
 
     If the window holds a whole epoch, all of these except None act as ``"row"``. The
     units inside a block are always permuted.
@@ -62,25 +95,23 @@ class Shuffle:
 
     def __post_init__(self) -> None:
         """Check the settings, alone and together."""
-        if self.block is not None and (
-            not isinstance(self.block, str) or self.block not in BLOCK_KINDS
-        ):
+        if not isinstance(self.block, str | None) or self.block not in KINDS:
             raise InvalidArgumentError(
-                f"unknown shuffle {self.block!r}: expected one of "
-                f"{', '.join(map(repr, BLOCK_KINDS))} or None"
-                f"{near_name(str(self.block), BLOCK_KINDS)}"
+                f"unknown shuffle {self.block!r}: expected one of {list_kinds(KINDS)}"
+                f"{near_name(str(self.block), [*filter(None, KINDS)])}"
             )
         _window_amount(self.window)
         if not self.delayed and self.window != "auto":
             raise InvalidArgumentError(
                 f"shuffle {self.block!r} has no window, found window={self.window!r}: "
-                "leave it out, or choose 'page', 'row_group', 'auto' or 'buffer'"
+                "leave it out, or choose one of "
+                + list_kinds(kind for kind in KINDS if KINDS[kind].has_window)
             )
         object.__setattr__(self, "passes", check_whole(self.passes, "passes"))
         if self.passes < 1 or (self.passes > 1 and not self.in_blocks):
             raise InvalidArgumentError(
                 f"passes={self.passes} does not fit shuffle {self.block!r}: give 1, or "
-                "more with 'page', 'row_group' or 'auto'"
+                f"more with one of {list_kinds(get_args(BlockShuffle))}"
             )
 
     @classmethod
@@ -99,8 +130,7 @@ class Shuffle:
             return cls() if value else cls(block=None)
         if value is not None and not isinstance(value, str):
             raise InvalidArgumentError(
-                "shuffle is a Shuffle, one of "
-                f"{', '.join(map(repr, BLOCK_KINDS))} or None, found {value!r}"
+                f"shuffle is a Shuffle or one of {list_kinds(KINDS)}, found {value!r}"
             )
         return cls(block=value)
 
@@ -119,24 +149,38 @@ class Shuffle:
         return f"Shuffle({', '.join(settings)})"
 
     @property
+    def _kind(self) -> ShuffleKind:
+        return KINDS[self.block]
+
+    @property
+    def unit(self) -> BlockKind:
+        """What a block is, also in file order."""
+        return self._kind.unit
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether each order of an epoch is as likely as any other."""
+        return self._kind.mixes == "units"
+
+    @property
     def in_blocks(self) -> bool:
         """Whether whole blocks are permuted."""
-        return self.block in ("page", "row_group", "auto")
+        return self._kind.mixes == "blocks"
 
     @property
     def permuted(self) -> bool:
         """Whether anything is permuted over the whole dataset."""
-        return self.in_blocks or self.block == "row"
+        return self._kind.mixes in ("blocks", "units")
 
     @property
     def in_order(self) -> bool:
         """Whether units stay in file order."""
-        return self.block is None
+        return self._kind.mixes == "nothing"
 
     @property
     def delayed(self) -> bool:
         """Whether units are mixed in a window."""
-        return self.in_blocks or self.block == "buffer"
+        return self._kind.has_window
 
     def of_epoch(
         self, *, num_units: int, unit_bytes: float, auto_bytes: int = NODE_BYTES
@@ -197,6 +241,11 @@ class Shuffle:
         if self.window == "auto":
             amount = auto_bytes
         return int(amount / max(unit_bytes, 1.0)) if in_bytes else amount
+
+
+def list_kinds(kinds: Iterable[ShuffleBlock | None]) -> str:
+    """Return kinds of shuffle as text for a message."""
+    return ", ".join(map(repr, kinds))
 
 
 def _window_amount(window: int | str) -> tuple[int, bool]:

@@ -61,11 +61,9 @@ class DatasetOrder:
 
     def _choose_blocks(self) -> Blocks:
         """Return the blocks to permute; row groups only if the window can hold one."""
-        if self.run.shuffle.block == "row_group":
-            blocks = self.index.blocks("row_group")
-            if self._bytes_of(blocks) <= NODE_BYTES:
-                return blocks
-        return self.index.blocks("page")
+        blocks = self.index.blocks(self.run.shuffle.unit)
+        fits = self._bytes_of(blocks) <= NODE_BYTES
+        return blocks if fits else self.index.blocks("page")
 
     def _bytes_of(self, blocks: Blocks) -> float:
         """Mean decoded size of a block."""
@@ -108,7 +106,7 @@ class DatasetOrder:
         as allowed if all pages fit into ``memory`` bytes. Otherwise they have twice as
         many sequences as pages fit.
         """
-        if self.shuffle.block != "row":
+        if not self.shuffle.is_exact:
             return 2 * self.reach(state)
         fitting = int(memory / max(1.0, self.page_bytes))
         most = MAX_HORIZON if fitting >= self.dataset.spans.num_pages else 2 * fitting
@@ -124,7 +122,7 @@ class DatasetOrder:
 
     def mixed(self, num_lanes: int) -> int:
         """Return how many sequences are mixed with each other, in all lanes."""
-        if self.shuffle.block == "row":
+        if self.shuffle.is_exact:
             return self.index.num_sequences
         return self.window(num_lanes) * num_lanes
 
@@ -144,8 +142,8 @@ class DatasetOrder:
             InvalidArgumentError: If it is; the message says how long the window must
                 be.
         """
-        is_asked_for = self.shuffle.window != "auto"
-        if self.shuffle.block != "buffer" or not is_asked_for:
+        mixes_alone = self.shuffle.delayed and not self.shuffle.permuted
+        if not mixes_alone or self.shuffle.window == "auto":
             return
         if self.window(self.num_lanes) < 2:
             raise InvalidArgumentError(

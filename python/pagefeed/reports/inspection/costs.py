@@ -9,13 +9,12 @@ from dataclasses import dataclass
 
 from pagefeed.core.dataset import Dataset
 from pagefeed.core.loader import Loader
-from pagefeed.core.order import ShuffleBlock
+from pagefeed.core.order import FINAL_KINDS
 from pagefeed.core.sequences import Cut
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports.forecasts import forecast
 from pagefeed.reports.soundness import Damage, sound_batches
 
-SHUFFLES: tuple[ShuffleBlock | None, ...] = ("page", "row_group", "row", "buffer", None)
 MEASURED_SECONDS = 0.5
 MEASURED_BATCHES = 256
 BATCH_SIZE = 8
@@ -26,7 +25,7 @@ class ShuffleCost:
     """An epoch with one way to shuffle."""
 
     shuffle: str
-    """The way: ``"page"``, ``"row_group"``, ``"row"``, ``"buffer"`` or ``"none"``."""
+    """The kind of shuffle; ``"none"`` is file order."""
     reads: int
     """Pages read, over all ranks."""
     bytes_read: int
@@ -49,7 +48,7 @@ def shuffle_costs(
     """Return the cost of each shuffle: reads from the plan, bytes and CPU measured."""
     costs: list[ShuffleCost] = []
     seconds, size = 0.0, 0.0
-    for shuffle in SHUFFLES:
+    for shuffle in FINAL_KINDS:
         loader = Loader(
             dataset,
             sequences=sequences,
