@@ -42,6 +42,13 @@ impl Stamp {
         }
     }
 
+    /// A text that differs where [`FileId::check`] finds that the file changed. Takes a
+    /// stamp with a sample, and leaves out the time that new permissions change.
+    pub fn version(&self) -> String {
+        let (size, modified_ns, inode) = (self.size, self.modified_ns, self.inode);
+        format!("{size} {modified_ns} {inode} {:016x}", self.sample)
+    }
+
     /// Whether a sample must say if the content changed: something did, and left size,
     /// time of modification and inode as they were.
     pub(crate) fn needs_sample(&self, now: &Self) -> bool {

@@ -34,6 +34,9 @@ pub struct Store {
 /// to 64 KiB.
 const SAMPLED: (u64, u64) = (16, 4096);
 
+/// What is said of a file that is not there.
+const GONE: &str = "it does not exist any more: put it back, or name the files there are";
+
 /// A read that takes longer than this did not come from memory.
 const SLOW: Duration = Duration::from_micros(30);
 
@@ -154,7 +157,13 @@ impl Storage for Store {
     }
 
     fn stamp(&self, path: &str) -> Result<Stamp> {
-        let metadata = std::fs::metadata(path).map_err(|error| Error::from(error).in_file(path))?;
+        let metadata = std::fs::metadata(path).map_err(|error| {
+            let error = match Kind::Io(error.kind()) {
+                gone @ Kind::Io(io::ErrorKind::NotFound) => Error::new(gone, GONE),
+                _ => Error::from(error),
+            };
+            error.in_file(path)
+        })?;
         if !metadata.is_file() {
             let kind = if metadata.is_dir() {
                 io::ErrorKind::IsADirectory

@@ -31,6 +31,7 @@ from pagefeed._core.index import (
     flat_index,
     footer_value,
     list_pages,
+    local_versions,
 )
 from pagefeed._core.order import deal, mix, pack, permute
 from pagefeed._core.remote import Remote
@@ -59,6 +60,7 @@ __all__ = [
     "footer_value",
     "json_texts",
     "list_pages",
+    "local_versions",
     "mix",
     "pack",
     "permute",

@@ -10,6 +10,8 @@ import numpy.typing as npt
 from pagefeed._core.arrow import ArrowArray
 from pagefeed._core.remote import Remote
 
+def local_versions(files: Sequence[str]) -> list[str]: ...
+
 @final
 class Index:
     @staticmethod

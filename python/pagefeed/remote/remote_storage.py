@@ -104,7 +104,7 @@ class RemoteStorage(Storage):
     def version(self, file: str) -> str:
         """Return size and version (ETag) of a file."""
         if not is_url(file):
-            return super().version(file)
+            return super().versions([file])[0]
         [(_, size, version)] = self._find([file])
         return f"{size} {version}"
 
@@ -114,7 +114,7 @@ class RemoteStorage(Storage):
         Files that were not listed are asked for together.
         """
         if not all(map(is_url, files)):
-            return super().versions(files)
+            return [self.version(file) for file in files]
         listed = self._find([*files], as_listed=True)
         return [f"{size} {version}" for _, size, version in listed]
 

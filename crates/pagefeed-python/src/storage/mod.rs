@@ -6,10 +6,11 @@ pub mod remote;
 mod per_process;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use pagefeed_core::error::Result;
+use pagefeed_core::error::{Error, Kind, Result};
 use pagefeed_core::pages::indexed::Indexed;
+use pagefeed_core::parallel::on_threads;
 use pagefeed_core::storage::Storage;
 use pagefeed_core::store::Store;
 use pyo3::prelude::*;
@@ -31,6 +32,28 @@ pub fn storage_of(handle: Option<&Bound<'_, PyAny>>) -> PyResult<Arc<dyn Storage
 #[cfg(not(feature = "remote"))]
 pub fn storage_of(_: Option<&Bound<'_, PyAny>>) -> PyResult<Arc<dyn Storage>> {
     Ok(Arc::new(Store::default()))
+}
+
+/// Threads that ask for the state of files, most of which wait for a file system.
+const NUM_ASKING: usize = 16;
+
+/// Returns a text for each file of this machine that changes when the file does.
+#[pyfunction]
+pub fn local_versions(py: Python<'_>, files: Vec<String>) -> PyResult<Vec<String>> {
+    let store = Store::default();
+    let stopped = || Error::new(Kind::Cancelled, "versions of files are not needed any more");
+    cancellable(
+        py,
+        || Ok(()),
+        |cancel| {
+            on_threads(NUM_ASKING, files.len(), || {
+                |number: usize| match cancel.load(Ordering::Relaxed) {
+                    true => Err(stopped()),
+                    false => Ok(store.sampled(&files[number])?.version()),
+                }
+            })
+        },
+    )
 }
 
 /// Returns the same storage, whose calls end soon after `stop` becomes true.
