@@ -1,6 +1,7 @@
 """Lightning: the data module resumes where the framework alone would not."""
 
 import warnings
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -253,6 +254,21 @@ def test_batches_that_are_resumed_are_not_said_to_be_unreliable(folder, tmp_path
     assert not [each for each in told if "not resumable" in str(each.message)]
     plain = [batch["input_ids"][:, 0].tolist() for batch in make_loader(folder)]
     assert whole == plain[:12]
+
+
+def test_layers_with_a_state_are_refused(folder, tmp_path):
+    module = Module()
+    module.model = torch.nn.Linear(1, 1)
+    module.model.config = SimpleNamespace(layer_types=["linear_attention"])
+    loader = make_loader(folder, fields=("input_ids", "position_ids"))
+    for leak in ("refused", "allowed"):
+        data = LoaderDataModule(train=loader, leak=leak)
+        trainer = trainer_of(tmp_path, max_steps=1)
+        if leak == "allowed":
+            trainer.fit(module, datamodule=data)
+            continue
+        with pytest.raises(InvalidArgumentError, match=r"linear_attention.*Lightning"):
+            trainer.fit(module, datamodule=data)
 
 
 def test_losses_of_a_mixture_ask_for_the_logits(folder):

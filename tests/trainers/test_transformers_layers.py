@@ -63,29 +63,65 @@ MAMBA2: Sizes = {
     "n_groups": 1,
     "chunk_size": 16,
 }
+FEW: Sizes = {
+    "num_experts_per_tok": 1,
+    "layer_types": ["linear_attention", "full_attention"],
+}
+NEMOTRON: Sizes = {
+    "layers_block_type": ["mamba", "attention"],
+    "mamba_num_heads": 4,
+    "mamba_head_dim": 16,
+    "ssm_state_size": 16,
+    "n_groups": 1,
+    "head_dim": 16,
+}
+ZAMBA2: Sizes = {
+    "layers_block_type": ["mamba", "hybrid"],
+    "n_mamba_heads": 4,
+    "mamba_d_state": 16,
+    "use_mamba_kernels": False,
+}
 
-PURE = {"Llama": HEADS, "Qwen3": HEADS | {"head_dim": 16}}
+PURE = {"Llama": HEADS, "Mistral": HEADS, "Qwen3": HEADS | {"head_dim": 16}}
 """Attention alone."""
 JOINED = {
     "Bamba": HEADS | MAMBA | {"attn_layer_indices": [1]},
     "FalconH1": HEADS | MAMBA | {"head_dim": 16, "mamba_d_ssm": 64},
     "GraniteMoeHybrid": HEADS | MAMBA | GRANITE,
     "Lfm2": HEADS | CONV,
+    "Lfm2Moe": HEADS | CONV | EXPERTS | {"num_dense_layers": 1},
+    "OlmoHybrid": HEADS | LINEAR,
+    "Qwen3_5": HEADS | LINEAR,
+    "Qwen3_5Moe": HEADS | LINEAR | EXPERTS,
     "Qwen3Next": HEADS | LINEAR | EXPERTS,
 }
 """Their kernels take the borders of joined rows, and without these they refuse them."""
 NEITHER = {
+    "BailingHybrid": HEADS | EXPERTS,
+    "FalconMamba": {"state_size": 16},
     "Jamba": HEADS | {"mamba_expand": 2, "num_experts": 1, "use_mamba_kernels": False},
     "Mamba": {"state_size": 16},
     "Mamba2": MAMBA2,
+    "MiniMax": HEADS | {"head_dim": 16, "num_local_experts": 2} | FEW,
+    "NemotronH": HEADS | NEMOTRON,
     "RecurrentGemma": HEADS | {"lru_width": 32},
+    "Rwkv": {"attention_hidden_size": 32, "intermediate_size": 64},
+    "Zamba2": HEADS | ZAMBA2,
+    "xLSTM": {"num_heads": 2},
 }
 """They take no borders."""
+MASKS = {
+    "Bloom": {"n_head": 2},
+    "GptOss": HEADS | {"num_local_experts": 2, "num_experts_per_tok": 1},
+    "OPT": HEADS | {"ffn_dim": 64, "word_embed_proj_dim": 32},
+}
+"""Their attention masks do not look at positions."""
 
 
 def made(name: str) -> Any:
     torch.manual_seed(0)
-    config = getattr(tf, f"{name}Config")(**SIZES | (PURE | JOINED | NEITHER)[name])
+    kind = getattr(tf, f"{name}TextConfig", None) or getattr(tf, f"{name}Config")
+    config = kind(**SIZES | (PURE | JOINED | NEITHER | MASKS)[name])
     return getattr(tf, f"{name}ForCausalLM")(config)
 
 
@@ -155,7 +191,22 @@ def test_layers_with_a_state_are_refused_in_rows(name: str, folder: Path):
     prepare(accelerator, loader_of(folder, pf.Documents(max_length=20)))
 
 
-@pytest.mark.parametrize("name", JOINED)
+@pytest.mark.parametrize("flatten", [False, True])
+@pytest.mark.parametrize("name", MASKS)
+def test_masks_without_positions_are_refused(name: str, flatten: bool, folder: Path):
+    model = made(name)
+    with pytest.raises(pf.errors.InvalidArgumentError, match="masks without positions"):
+        batch_of(model, folder, flatten=flatten)
+    assert leak(model, batch_of(model, folder, flatten=flatten, leak="allowed")) > 1e-6
+    model.config._attn_implementation = "flash_attention_2"  # Reads the borders.
+    batch_of(model, folder, flatten=True)
+
+
+# Its attention masks would not keep documents apart, even where its kernels do.
+TO_KERNELS = [name for name in JOINED if name != "GraniteMoeHybrid"]
+
+
+@pytest.mark.parametrize("name", TO_KERNELS)
 def test_joined_rows_have_the_borders_that_kernels_need(name: str, folder: Path):
     model = made(name)
     batch = batch_of(model, folder, flatten=True)
@@ -194,5 +245,5 @@ def test_the_page_lists_what_is_warned_of():
     page = Path(__file__).parents[2] / "docs/explanation/trainer-settings.md"
     rows = [f"| `{name}` | {each.instead} |" for name, each in DECIDED.items()]
     assert "\n".join(rows) in page.read_text()
-    for model in [*PURE, *JOINED, *NEITHER]:
+    for model in [*PURE, *JOINED, *NEITHER, *MASKS]:
         assert model in page.read_text()

@@ -290,7 +290,7 @@ def prepare(
     prepared = PreparedLoader(accelerator, loader, start=start, grown=grown)
     prepared.learner = make_learner(loader, policy, every)
     models = getattr(accelerator, "_models", ())
-    check_layers(models, loader, leak, WHO, joined=False)
+    check_layers(models, loader, leak, WHO)
     prepared.begin_run()
     accelerator.register_for_checkpointing(prepared)
     return prepared

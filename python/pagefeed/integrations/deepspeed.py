@@ -131,7 +131,7 @@ def attach(
     convert = in_rows if ulysses_adapter else None
     settings = {"endless": endless, "start": start, "grown": grown}
     data = EngineData(engine, loader, convert=convert, **settings)
-    check_layers([engine.module], loader, leak, WHO, joined=False)
+    check_layers([engine.module], loader, leak, WHO)
     micro_batch = engine.train_micro_batch_size_per_gpu()
     check_rows(loader, micro_batch, "train_micro_batch_size_per_gpu")
     check_ranks_of(loader, from_deepspeed(ulysses_adapter=ulysses_adapter), WHO)

@@ -30,6 +30,7 @@ from pagefeed.integrations.delivery import (
     check_begins,
 )
 from pagefeed.integrations.evaluation import TokenMeans, by_name, held_out
+from pagefeed.integrations.layers import Leak, check_layers
 from pagefeed.integrations.learning import EVERY, make_learner
 from pagefeed.integrations.versions import warn_of_newer
 from pagefeed.launch import Ranks, from_mesh
@@ -83,6 +84,8 @@ class LoaderDataModule(_DataModule):
         policy: Changes the weights of a mixture by its datasets' losses, which
             :meth:`log_training` is given.
         every: Steps of the loader between two updates of the policy.
+        leak: ``"allowed"`` trains models with layers that carry a state over the
+            documents of a row: linear attention, convolutions, recurrent ones.
 
     Raises:
         InvalidArgumentError: When training begins, if a loader does not fit.
@@ -106,6 +109,7 @@ class LoaderDataModule(_DataModule):
         grown: Grown | None = None,
         policy: Policy | Replacing | None = None,
         every: int = EVERY,
+        leak: Leak = "refused",
     ) -> None:
         super().__init__()
         Learner.check_policy(policy)
@@ -120,6 +124,8 @@ class LoaderDataModule(_DataModule):
         check_choice(start, get_args(Start), "start")
         self._start: Start = start
         self._grown = check_grown(grown)
+        check_choice(leak, get_args(Leak), "leak")
+        self._leak: Leak = leak
         self._run: Delivery | None = None
         self._is_begun = False
         self._loaded: dict[str, Any] = {}
@@ -150,6 +156,7 @@ class LoaderDataModule(_DataModule):
         ranks = _expected_ranks(trainer)
         self._train = loader = _made(self._train, ranks)
         check_ranks_of(loader, ranks, WHO)
+        check_layers([trainer.lightning_module], loader, self._leak, WHO)
         if self._run is None:  # Another run has it too: it knows the first weights.
             self._run = _TrainingBatches(
                 loader,
