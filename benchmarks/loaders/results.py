@@ -29,10 +29,10 @@ rate, waits, memory, shuffle and resume. `make loaders` repeats this on your mac
 and `benchmarks/loaders/README.md` says how to add a loader.
 
 Every loader shuffles the same samples of {length:,} tokens into batches of
-{batch_size}, as int64 tensors of torch. The data are {millions:,.0f} million tokens in
-{files} Parquet files. Each loader is set up as its own documentation says, and runs in
-processes of its own. They take turns; the tables show {rounds}, on {processors}
-processors ({system}) at a load of {load}.
+{batch_size}, as int64 tensors of torch, from {millions:,.0f} million tokens in
+{files} Parquet files. Each is set up as its documentation says. Loaders run in turn, in
+separate processes; the tables show {rounds}, on {processors} processors ({system}) at a
+load of {load}.
 """
 
 # Tables of the page, narrow enough for a small screen: columns, and what they mean.
@@ -40,17 +40,16 @@ PARTS = {
     "Rate": (
         ("Mtok/s", "CPU s / 1e9", "first batch"),
         """\
-Millions of tokens a second, and seconds of all processors for 10^9 tokens, over half an
-epoch after its first eighth; neither part takes more than {seconds:g} seconds. The time
-to the first batch is that of a new process, imports included.
+Millions of tokens a second, and processor seconds for 10^9 tokens, over half an
+epoch after its first eighth, in at most {seconds:g} seconds each. The time to the first
+batch is that of a new process, imports included.
 """,
     ),
     "Waits and memory": (
         ("wait p50 / p99", "memory", "converted in"),
         """\
-The waits are those of a consumer that works 20 ms on each batch. Memory is anonymous
-and shared memory of all processes, at its highest. Some loaders first convert the data
-to a form of their own.
+Waits of a consumer that works 20 ms on each batch. Memory is anonymous
+and shared memory of all processes, at its highest. Some loaders first convert the data.
 """,
     ),
     "Shuffle and resume": (
@@ -65,11 +64,11 @@ says whether the next {after} are those that came without the stop.
         (*SHOWN, "order fails"),
         """\
 Orders of 8,192 small samples in 8 files under 24 seeds, compared with random ones by
-the tests of [what an order promises](orders.md). Numbers are over those of a random
-order. How often is a sample in the first batch again under another seed, or in the same
-eighth of the epoch? How often do samples that shared a batch share one again, and come
-from one file? The last column names the tests that fail. A shard, a window or a buffer
-of some loaders holds all of these data: of more data their orders may be less random.
+the tests of [an order's promises](orders.md). *Again* is how often a sample is in the
+first batch, or in the same eighth of the epoch, under another seed, or shares a batch
+with the same sample. Numbers are multiples of a random order. The last column names the
+tests that fail. Some loaders hold all of this data in a shard, window or buffer: with
+more data their orders may be less random.
 """,
     ),
 }
@@ -93,7 +92,7 @@ def page(found: dict[str, Any], picture: str | None = None) -> str:
         if row["limits"] and row["rounds"]
     ]
     if limits:
-        lines += ["## What each cannot do", "", *limits, ""]
+        lines += ["## Limits of each loader", "", *limits, ""]
     return "\n".join(lines)
 
 
@@ -112,7 +111,7 @@ def _about(found: dict[str, Any]) -> str:
 def table(
     rows: list[dict[str, Any]], columns: tuple[str, ...] = COLUMNS[1:]
 ) -> Iterator[str]:
-    """Lines of a table in Markdown, of some columns behind the loader's name."""
+    """Lines of a table in Markdown: the loader's name, then some columns."""
     yield f"| {' | '.join((COLUMNS[0], *columns))} |"
     yield "|---" * (len(columns) + 1) + "|"
     for row in rows:

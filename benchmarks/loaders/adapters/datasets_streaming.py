@@ -26,8 +26,8 @@ ADAPTERS = [
         name="datasets, streaming",
         open=_open,
         needs=("datasets", "torchdata", "torch"),
-        limits="shuffles a buffer of samples and the order of files; on a resume the "
-        "buffer is filled anew: its samples are lost; other numbers of ranks or "
-        "workers do not resume",
+        limits="shuffles a buffer of samples and the order of files; a resume loses "
+        "the samples of the buffer; other numbers of ranks or workers do not "
+        "resume",
     )
 ]

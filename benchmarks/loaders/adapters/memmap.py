@@ -60,7 +60,7 @@ ADAPTERS = [
         name="memmap, Megatron style",
         open=_Memmap,
         needs=("torch",),
-        limits="the orders of documents and samples are lists in memory, made anew for "
-        "another length or seed",
+        limits="the orders of documents and samples are lists in memory, made again "
+        "for another length or seed",
     )
 ]

@@ -49,15 +49,13 @@ ADAPTERS = [
         name="pagefeed, rows in memory",
         open=partial(_open, "row"),
         needs=("pagefeed", "torch"),
-        limits="reads a page for few samples of it: pages are read several times where "
-        "they do not fit into memory",
+        limits="reads pages several times where they do not fit into memory",
     ),
     Adapter(
         name="pagefeed, pages",
         open=partial(_open, "page"),
         needs=("pagefeed", "torch"),
-        limits="mixes pages in a window: samples of a page come within some thousand "
-        "samples of each other",
+        limits="mixes pages in a window of some thousand samples",
     ),
     Adapter(
         name="pagefeed, pages without compression",

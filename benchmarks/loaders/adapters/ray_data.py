@@ -45,8 +45,8 @@ ADAPTERS = [
         name="Ray Data",
         open=_open,
         needs=("ray", "torch"),
-        limits="no position in an epoch: what was seen is read again and dropped, in "
-        "an order that is not the same; shuffles a buffer, or all of it by an exchange "
-        "over the cluster",
+        limits="no position in an epoch: samples seen are read again and dropped, in "
+        "another order; shuffles a buffer, or all data by an exchange over "
+        "the cluster",
     )
 ]

@@ -33,7 +33,7 @@ ADAPTERS = [
         name="torchdata nodes, memmap",
         open=_open,
         needs=("torchdata.nodes", "torch"),
-        limits="reads no Parquet itself; a resume draws all numbers of the epoch anew "
-        "and skips those that were seen",
+        limits="reads no Parquet itself; a resume draws all numbers of the epoch "
+        "again and skips those seen",
     )
 ]

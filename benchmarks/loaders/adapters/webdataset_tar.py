@@ -53,7 +53,8 @@ ADAPTERS = [
         open=_open,
         needs=("webdataset", "torch"),
         convert=_convert,
-        limits="no position in an epoch: what was seen is read again and dropped; "
-        "shuffles a buffer and the order of files; each worker drops its last batch",
+        limits="no position in an epoch: samples seen are read again and dropped; "
+        "shuffles a buffer and the order of files; each worker drops its last "
+        "batch",
     )
 ]
