@@ -242,7 +242,7 @@ def test_settings_that_a_loader_decides_are_warned_of(folder: Path):
 
 
 def test_the_page_lists_what_is_warned_of():
-    page = Path(__file__).parents[2] / "docs/explanation/trainer-settings.md"
+    page = Path(__file__).parents[2] / "docs/reference/trainer-settings.md"
     rows = [f"| `{name}` | {each.instead} |" for name, each in DECIDED.items()]
     assert "\n".join(rows) in page.read_text()
     for model in [*PURE, *JOINED, *NEITHER, *MASKS]:
