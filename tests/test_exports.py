@@ -48,6 +48,7 @@ NOT_EXPORTED = {
     # What cuts, selects and plans: for those who look inside. So is any SequenceIndex.
     *(
         "SequenceLayout",
+        "Ordered",
         "Dataset",
         "RunView",
         "TextView",

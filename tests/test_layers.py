@@ -5,6 +5,7 @@ import tomllib
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 
@@ -28,6 +29,14 @@ BELOW = (
 """Each may import those before it. A new folder of the core gets its place here."""
 ABOVE = ("__init__", "__main__")
 """They may import all. What is neither here nor there is a room, between both."""
+
+NAME_TYPES = {
+    ("core", "wiring"),
+    ("core", "loader"),
+    ("core", "batches", "settings"),
+    ("core", "run", "run"),
+}
+"""Modules that name types of later layers: of functions and settings of rooms."""
 
 MAY_TOUCH_FILES = (
     *("core.storage", "core._base.lease", "core._base.stored", "core.order.starts"),
@@ -54,10 +63,31 @@ def module_of(path: Path, package: Path) -> Module:
     return parts[:-1] if len(parts) > 1 and parts[-1] == "__init__" else parts
 
 
+def for_types(node: ast.stmt) -> TypeGuard[ast.If]:
+    """Whether a block holds imports for type checkers alone."""
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+
+
 def imports_of(path: Path, package: Path, modules: set[Module]) -> Iterator[Module]:
-    """Every module of the package that a file imports, for types alone included."""
+    """Every module of the package that a file imports, for types alone included.
+
+    A function may import a module of its own folder, which imports the function's.
+    """
     home = (package.name, *path.relative_to(package).parent.parts)
-    for node in ast.walk(ast.parse(path.read_text())):
+    tree = ast.parse(path.read_text())
+    left_out = set[ast.AST]()
+    if module_of(path, package) in NAME_TYPES:
+        left_out.update(*(block.body for block in tree.body if for_types(block)))
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef):
+            folder = ".".join(home)
+            left_out.update(
+                node
+                for node in ast.walk(function)
+                if isinstance(node, ast.ImportFrom)
+                and (node.module or "").rpartition(".")[0] == folder
+            )
+    for node in {*ast.walk(tree)} - left_out:
         if isinstance(node, ast.Import):
             targets = [tuple(alias.name.split(".")) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

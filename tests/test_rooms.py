@@ -9,9 +9,16 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
+
+from pagefeed.core import wiring
+from pagefeed.core.run import StatePart
+from pagefeed.core.wiring import Asked
+from pagefeed.rooms import STATE_PARTS, state_part
 
 PACKAGE = Path(__file__).resolve().parent.parent / "python" / "pagefeed"
 
@@ -31,11 +38,12 @@ USES = {
         "reports",
         "tokenizer",
     },
+    "documents": {"aligned"},
     "erasure": {"selection"},
     "flat": {"aligned", "parquet_files", "remote"},
     "infilling": {"aligned"},
     "growth": {"mixture", "parquet_files"},
-    "images": {"parquet_files", "remote", "tokenizer"},
+    "images": {"documents", "parquet_files", "remote", "tokenizer"},
     "integrations": {
         "launch",
         "metrics",
@@ -44,6 +52,7 @@ USES = {
         "remote",
         "view",
     },
+    "metrics": {"launch"},
     "mixing": {"mixture"},
     "mixture": {"balance"},
     "parquet_files": {
@@ -76,7 +85,7 @@ USES = {
     "text": {"tokenizer"},
     "tokenizer": {"remote"},
     "torch": {"integrations"},
-    "uncounted": {"tokenizer"},
+    "uncounted": {"checks", "tokenizer"},
 }
 """Rooms that a room stands on, besides the core."""
 
@@ -91,8 +100,16 @@ def imports_of(package: Path) -> dict[str, list[tuple[str, str, str]]]:
     """What each module imports: the module, the name there, and the name here."""
     found = {}
     for path in sorted(package.rglob("*.py")):
-        nodes = ast.walk(ast.parse(path.read_text()))
-        found[module_of(path, package)] = [
+        tree, module = ast.parse(path.read_text()), module_of(path, package)
+        if room_of(module) == "core":  # It names types of rooms, for type checkers.
+            tree.body = [
+                node
+                for node in tree.body
+                if not isinstance(node, ast.If)
+                or ast.unparse(node.test) != "TYPE_CHECKING"
+            ]
+        nodes = ast.walk(tree)
+        found[module] = [
             (node.module.removeprefix("pagefeed").lstrip(".") or "__init__", *names)
             for node in nodes
             if isinstance(node, ast.ImportFrom)
@@ -143,6 +160,34 @@ def test_rooms_stand_on_the_core_and_few_others():
     for module, target in edges(PACKAGE):
         found[room_of(module)].add(room_of(target))
     assert found == USES
+
+
+ASKED = {name: each for name, each in vars(wiring).items() if type(each) is Asked}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_room_provides_what_the_core_asks(name):
+    place = ASKED[name].place
+    assert place is not None, f"rooms.py provides no {name}"
+    module, _, function = place.partition(":")
+    assert callable(attrgetter(function)(import_module(module)))
+
+
+def test_the_core_alone_asks():
+    asking = {
+        module
+        for module, imports in imports_of(PACKAGE).items()
+        for source, name, _ in imports
+        if "core.wiring" in (source, f"{source}.{name}")
+    }
+    assert {room_of(module) for module in asking - {"rooms"}} <= {"core", "mixture"}
+    assert len(ASKED) < 20
+
+
+@pytest.mark.parametrize("name", STATE_PARTS)
+def test_rooms_provide_parts_of_states(name):
+    assert isinstance(state_part(name), StatePart)
+    assert state_part(f"{name}s") is None
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "python" / "pagefeed"
 PAGE = (ROOT / "ARCHITECTURE.md").read_text()
 BEGIN = "## Where to add things"
-ENDS = (".py", ".rs", ".md")
-FREE = {"tokenizer.json", "state part NAME", "pagefeed", "--json", "run"}
+ENDS = (".py", ".pyi", ".rs", ".md")
+FREE = {"tokenizer.json", "pagefeed", "--json", "run"}
 """Spans that name nothing of the tree."""
 
 

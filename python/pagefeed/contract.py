@@ -36,8 +36,9 @@ A loader whose sequences have no numbers is an :class:`AnyLoader` with its own k
 :class:`AnyView`: see :mod:`pagefeed.uncounted`. Adapters that need no sequence numbers
 accept any :class:`AnyLoader`.
 
-The core imports no room. A room that the core needs registers by name in
-:mod:`pagefeed.rooms`, and the core asks for it with :func:`provided` or :func:`room`.
+The core imports no room. A setting that a user hands in carries what it does. Where a
+user hands in nothing, the core calls a function of ``pagefeed.core.wiring``, for which
+:mod:`pagefeed.rooms` names the room.
 
 Example:
     A cut that takes the first tokens of every row is forty lines: see
@@ -91,7 +92,6 @@ from pagefeed.core.sequences import (
     SpanIndex,
     TokenCut,
 )
-from pagefeed.core.wiring import provided, room
 
 __all__ = [
     "NO_SEQUENCE",
@@ -133,6 +133,4 @@ __all__ = [
     "TokenCut",
     "derive_key",
     "lengths_of_rows",
-    "provided",
-    "room",
 ]

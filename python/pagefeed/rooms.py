@@ -1,49 +1,52 @@
-"""The table of rooms: which module provides which public name or core extension.
+"""The rooms of this package, wired into the core.
 
-The table is static and read when :mod:`pagefeed` is imported. A room is imported when
-it is first used.
+A room is imported when the core first calls a function of it.
 """
 
-from pagefeed.core.wiring import provide
+from __future__ import annotations
 
-__all__ = ["PROVIDED"]
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-PROVIDED = {
-    "room documents": "pagefeed.documents",
-    "room launch": "pagefeed.launch",
-    # What is refused, warned of, told and measured.
-    "check of settings": "pagefeed.checks:check_options",
-    "notes on errors": "pagefeed.checks:explain",
-    "warnings of texts": "pagefeed.checks:warn_of_texts",
-    "watch over a run": "pagefeed.checks:Watch",
-    "warning of accelerators": "pagefeed.launch:warn_of_accelerator",
-    "check of learning": "pagefeed.mixing.memory:check_unlearned",
-    "meter": "pagefeed.metrics:Meter",
-    # Arguments of a loader.
-    "balance": "pagefeed.balance:Balance.parse",
-    "context_parallel": "pagefeed.context_parallel:ContextParallel.parse",
-    "decode": "pagefeed.documents:Decode.parse",
-    "global_batch_size": "pagefeed.elastic:Fleet.parse",
-    "engine that decodes ahead": "pagefeed.documents:AheadEngine",
-    # Columns beside the tokens.
-    "aligned columns": "pagefeed.aligned.columns:AlignedColumns.of",
-    "check of aligned columns": "pagefeed.aligned:check_aligned_index",
-    "metadata columns": "pagefeed.aligned.metadata:Metadata.of",
-    # What rows there are.
-    "erased rows": "pagefeed.erasure.erased:ErasedRows",
-    # Where files lie.
-    "storage of URLs": "pagefeed.remote:storage_of_options",
-    # What delivers a kind of source.
-    "order of balanced ranks": "pagefeed.balance:BalancedOrder",
-    "rest of a dataset": "pagefeed.growth:rest_of_dataset",
-    "rest of a mixture": "pagefeed.growth.grown_mixture:rest_of_mixture",
-    "run of a mixture": "pagefeed.mixture:MixtureRun",
-    # What they add to states.
-    "records of erased rows": "pagefeed.erasure.erased:records_after",
-    "state part cuts": "pagefeed.mixture:CUTS",
-    "state part erased": "pagefeed.erasure.erased:ERASED",
-    "state part learning": "pagefeed.mixing.memory:LEARNING",
-    "state part mixture": "pagefeed.mixture:MIXTURE",
+from pagefeed.core import wiring
+
+if TYPE_CHECKING:
+    from pagefeed.core.run import StatePart
+
+__all__ = ["STATE_PARTS", "state_part"]
+
+STATE_PARTS = {
+    "cuts": ("pagefeed.mixture", "CUTS"),
+    "erased": ("pagefeed.erasure.erased", "ERASED"),
+    "learning": ("pagefeed.mixing.memory", "LEARNING"),
+    "mixture": ("pagefeed.mixture", "MIXTURE"),
 }
+"""Parts that rooms add to states, by name."""
 
-provide(PROVIDED)
+
+def state_part(name: str) -> StatePart | None:
+    """Return how a part of states is written and read; None for an unknown name."""
+    if name not in STATE_PARTS:
+        return None
+    module, attribute = STATE_PARTS[name]
+    part: StatePart = getattr(import_module(module), attribute)
+    return part
+
+
+wiring.check_settings.provide("pagefeed.checks:check_options")
+wiring.check_unlearned.provide("pagefeed.mixing.memory:check_unlearned")
+wiring.explain.provide("pagefeed.checks:explain")
+wiring.warn_of_accelerator.provide("pagefeed.launch:warn_of_accelerator")
+wiring.make_watch.provide("pagefeed.checks:Watch")
+wiring.make_meter.provide("pagefeed.metrics:Meter")
+wiring.check_ranks.provide("pagefeed.launch:check_ranks")
+wiring.parse_balance.provide("pagefeed.balance:Balance.parse")
+wiring.parse_context_parallel.provide("pagefeed.context_parallel:ContextParallel.parse")
+wiring.parse_decode.provide("pagefeed.documents:Decode.parse")
+wiring.parse_fleet.provide("pagefeed.elastic:Fleet.parse")
+wiring.make_storage.provide("pagefeed.remote:storage_of_options")
+wiring.make_metadata.provide("pagefeed.aligned.metadata:Metadata.of")
+wiring.make_erased.provide("pagefeed.erasure.erased:ErasedRows")
+wiring.state_part.provide("pagefeed.rooms:state_part")
+wiring.rest_of_run.provide("pagefeed.growth:rest_of_run")
+wiring.records_after.provide("pagefeed.erasure.erased:records_after")

@@ -1,7 +1,7 @@
 """Columns beside the tokens in a batch: aligned ones, and metadata of its documents.
 
-:class:`Aligned` holds the settings of such a column. The core gets the aligned columns
-of a batch, and the table of metadata, through :mod:`pagefeed.rooms`.
+:class:`Aligned` holds the settings of such a column, :class:`AlignedColumns` makes the
+aligned columns of a batch.
 """
 
 from pagefeed.aligned.aligned import (
@@ -12,11 +12,13 @@ from pagefeed.aligned.aligned import (
     check_aligned_index,
     parse_aligned,
 )
+from pagefeed.aligned.columns import AlignedColumns
 
 __all__ = [
     "Aligned",
     "AlignedColumn",
     "AlignedColumnNames",
+    "AlignedColumns",
     "AlignedSource",
     "check_aligned_index",
     "parse_aligned",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, NoReturn, Protocol, TypeAlias
 
@@ -23,7 +23,7 @@ from pagefeed.core._base import (
     check_whole,
     to_bfloat16,
 )
-from pagefeed.core.dataset import PageIndex, refuse_nulls
+from pagefeed.core.dataset import Dataset, PageIndex, refuse_nulls
 from pagefeed.errors import CorruptFileError, InvalidArgumentError, UnsupportedError
 
 LENGTHS = "lengths"
@@ -163,6 +163,16 @@ class AlignedColumn(NamedTuple):
     def names(self) -> tuple[str, ...]:
         """Names of the fields that a batch has for the column."""
         return (self.column, *((self.like.count,) if self.like.count else ()))
+
+    def beside(self, datasets: Sequence[Dataset], fill: Collection[str]) -> Any:
+        """Return all aligned columns of datasets, as batches have them."""
+        from pagefeed.aligned.columns import AlignedColumns
+
+        return AlignedColumns.of(datasets, fill)
+
+    def check(self, tokens: PageIndex, other: PageIndex) -> None:
+        """Check that every token has its numbers, see :func:`check_aligned_index`."""
+        check_aligned_index(tokens, other, self)
 
     def dtype(self, source: AlignedSource) -> str:
         """Return the type of the column in a batch.

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,7 @@ from pagefeed.core._base import (
     check_number,
     check_whole,
 )
-from pagefeed.core.order import Costs, expand_key
+from pagefeed.core.order import Costs, Ordered, expand_key
 from pagefeed.core.sequences import JoinedIndex
 from pagefeed.errors import InvalidArgumentError
 
@@ -135,6 +135,12 @@ class Balance:
         if value == "attention":
             return cls(attention=1)
         return cls(tokens=1, bucket=64, stretch=2048)
+
+    def order(self, order: Ordered, **dealing: Any) -> Ordered:
+        """Return an order, rearranged so that ranks cost about the same."""
+        from pagefeed.balance.balanced_order import BalancedOrder
+
+        return BalancedOrder(order, balance=self, **dealing)
 
     def costs(self, index: JoinedIndex) -> Costs:
         """Return a function from numbers of sequences to costs, float64 [sequences].

@@ -12,7 +12,7 @@ from pagefeed.core._base import Facts, check_whole, format_bytes, html_of, text_
 from pagefeed.core.batches import AnyView, Batch, Fields, Format
 from pagefeed.core.order import Shuffle
 from pagefeed.core.sequences import Cut
-from pagefeed.core.wiring import offered
+from pagefeed.core.wiring import warn_of_accelerator
 from pagefeed.errors import InvalidArgumentError, PositionWarning
 
 Value = TypeVar("Value")
@@ -88,7 +88,7 @@ class AnyLoader:
     def __iter__(self) -> Iterator[Batch]:
         """Start the current epoch, or continue where a state was loaded."""
         if not self._session.is_adapted:
-            self._session.is_adapted = offered("warning of accelerators", bool)()
+            self._session.is_adapted = warn_of_accelerator()
         return self._session.iterate()
 
     def __getitem__(self, index: object) -> NoReturn:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
+from pagefeed.core import wiring
 from pagefeed.core._base import (
     check_callable,
     check_flag,
@@ -34,8 +35,12 @@ from pagefeed.core.order import Shuffle, ShuffleLike
 from pagefeed.core.ranks import resolve_memory, resolve_rank, resolve_threads
 from pagefeed.core.run import Grown, Origin, Slot, Step, check_grown
 from pagefeed.core.sequences import Cut, check_sequences
-from pagefeed.core.wiring import parsed, room
 from pagefeed.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from pagefeed.balance import Balance, BalanceLike
+    from pagefeed.context_parallel import ContextParallel
+    from pagefeed.documents import DecodeLike, DocumentBatches
 
 __all__ = ["Loader", "as_rank"]
 
@@ -125,9 +130,9 @@ class Loader(AnyLoader):
     _session: RunView
 
     batch_tokens = Setting[int | None]()
-    global_batch_size = Setting[Any]()
-    balance = Setting[Any]()
-    context_parallel = Setting[Any]()
+    global_batch_size: Setting[int | Sequence[tuple[int, int]] | None] = Setting()
+    balance: Setting[Balance | None] = Setting()
+    context_parallel: Setting[ContextParallel | None] = Setting()
     drop_last = Setting[bool]()
 
     def __init__(
@@ -140,8 +145,8 @@ class Loader(AnyLoader):
         global_batch_size: int | Sequence[tuple[int, int]] | None = None,
         seed: int = 0,
         shuffle: ShuffleLike = "page",
-        balance: Any = None,
-        context_parallel: Any = None,
+        balance: BalanceLike = None,
+        context_parallel: ContextParallel | None = None,
         memory: int | str = "1GiB",
         format: Format = "numpy",  # noqa: A002 - as others name it
         dtype: DType = "int64",
@@ -149,7 +154,7 @@ class Loader(AnyLoader):
         vocab_size: int | None = None,
         fields: Fields | Iterable[FieldName] | None = None,
         transform: Callable[[Batch], Any] | None = None,
-        decode: Any = None,
+        decode: DecodeLike | None = None,
         pin_memory: bool = False,
         epochs: int | None = 1,
         drop_last: bool = True,
@@ -175,8 +180,10 @@ class Loader(AnyLoader):
             batch_tokens=batch_tokens,
             seed=check_whole(seed, "seed"),
             shuffle=Shuffle.parse(shuffle),
-            balance=parsed("balance", balance),
-            context_parallel=parsed("context_parallel", context_parallel),
+            balance=None if balance is None else wiring.parse_balance(balance),
+            context_parallel=None
+            if context_parallel is None
+            else wiring.parse_context_parallel(context_parallel),
             memory=resolve_memory(memory, stacklevel=5),
             format=format,
             dtype=token_dtype,
@@ -184,14 +191,16 @@ class Loader(AnyLoader):
             vocab_size=check_vocab_size(vocab_size, padding=padding),
             fields=fields,
             transform=check_callable(transform, "transform"),
-            decode=parsed("decode", decode),
+            decode=None if decode is None else wiring.parse_decode(decode),
             pin_memory=pin_memory,
             epochs=epochs if epochs is None else check_positive(epochs, "epochs"),
             drop_last=check_flag(drop_last, "drop_last"),
             rank=rank,
             world_size=world_size,
             num_threads=resolve_threads(num_threads),
-            fleet=parsed("global_batch_size", global_batch_size),
+            fleet=None
+            if global_batch_size is None
+            else wiring.parse_fleet(global_batch_size),
         )
         self._session = self._open(settings)
 
@@ -465,7 +474,8 @@ class Loader(AnyLoader):
         for dataset, sequences, row_number in containing:
             here = cursor.route.slots(cursor.positions([(dataset, sequences)], now))
             if row_number is not None:
-                here = room("documents").slots_in_batches(cursor, here, row_number)
+                cut = cast("DocumentBatches", session.run.sequences)
+                here = cut.slots(cursor, here, row_number)
             slots += here
         return sorted(slots)
 

@@ -1,51 +1,95 @@
-"""Rooms that the core uses, by name; imported when first asked for."""
+"""What the core asks of rooms, none of which it imports.
+
+A setting that a user hands in carries what it does. The core asks here where a user
+handed in nothing, or the short form of a setting.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from importlib import import_module
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
-_PROVIDED: dict[str, str] = {}
+from pagefeed.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from pagefeed.aligned.metadata import Metadata
+    from pagefeed.balance import Balance, BalanceLike
+    from pagefeed.checks import Watch
+    from pagefeed.context_parallel import ContextParallel
+    from pagefeed.core.batches import Fields, LoaderSettings
+    from pagefeed.core.dataset import Dataset
+    from pagefeed.core.run import Cursor, Grown, LoaderState, Run, StatePart, Step
+    from pagefeed.core.storage import Storage
+    from pagefeed.documents import Decode, DecodeLike
+    from pagefeed.elastic import Fleet
+    from pagefeed.erasure.erased import ErasedRows, Records
+    from pagefeed.metrics import Meter
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-def provide(table: Mapping[str, str]) -> None:
-    """Say where rooms have what: by name, ``"module:attribute"``."""
-    _PROVIDED.update(table)
+class Asked(Generic[P, R]):
+    """A function of a room, imported when it is first called.
 
-
-@cache
-def provided(name: str) -> Any:
-    """Return the object that a room registered under a name.
-
-    Raises:
-        UnsupportedError: If no room registered it.
+    Args:
+        alone: Function that the core calls without rooms; by default an error.
     """
-    if name not in _PROVIDED:
-        from pagefeed.errors import UnsupportedError
 
-        raise UnsupportedError(f"no room of this installation provides {name}")
-    module, _, attribute = _PROVIDED[name].partition(":")
-    named = import_module(module)
-    return attrgetter(attribute)(named) if attribute else named
+    def __init__(self, alone: Callable[P, R] | None = None) -> None:
+        self._alone = alone
+        self.place: str | None = None
+        """Module and name of the function, as ``"module:name"``."""
+
+    def provide(self, place: str) -> None:
+        """Name the function of a room."""
+        self.place = place
+
+    @cached_property
+    def function(self) -> Callable[P, R]:
+        """The function.
+
+        Raises:
+            UnsupportedError: If no room provides it.
+        """
+        if self.place is not None:
+            module, _, name = self.place.partition(":")
+            found: Callable[P, R] = attrgetter(name)(import_module(module))
+            return found
+        if self._alone is None:
+            raise UnsupportedError("this needs a room that this installation lacks")
+        return self._alone
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function."""
+        return self.function(*args, **kwargs)
 
 
-def room(name: str) -> Any:
-    """Return the module of a room, imported when it is first used.
-
-    Raises:
-        UnsupportedError: If there is no such room.
-    """
-    return provided(f"room {name}")
-
-
-def offered(name: str, otherwise: Any) -> Any:
-    """Return what a room provides under a name; something else if none does."""
-    return provided(name) if name in _PROVIDED else otherwise
-
-
-def parsed(name: str, value: Any) -> Any:
-    """Return an argument as the room that provides its class parses it."""
-    return None if value is None else provided(name)(value)
+# Refusals, warnings and measurements of a run.
+check_settings: Asked[[LoaderSettings], None] = Asked(lambda _: None)
+check_unlearned: Asked[[Any], None] = Asked(lambda _: None)
+explain: Asked[[Exception, Cursor, Step], None] = Asked(lambda *_: None)
+warn_of_accelerator: Asked[[], bool] = Asked(bool)
+make_watch: Asked[[Run, LoaderSettings], Watch | None] = Asked(lambda *_: None)
+make_meter: Asked[[float], Meter] = Asked()
+check_ranks: Asked[
+    [tuple[int | None, int], Mapping[str, Any], tuple[int, int], Any, Any], None
+] = Asked()
+# Arguments of a loader, checked; some have short forms.
+parse_balance: Asked[[BalanceLike], Balance | None] = Asked()
+parse_context_parallel: Asked[[object], ContextParallel | None] = Asked()
+parse_decode: Asked[[DecodeLike], Decode] = Asked()
+parse_fleet: Asked[[int | Sequence[tuple[int, int]]], Fleet] = Asked()
+# Data, and columns of batches that a name asks for.
+make_storage: Asked[[Mapping[str, object] | None, bool], Storage] = Asked()
+make_metadata: Asked[[Sequence[Dataset], Fields], Metadata | None] = Asked()
+make_erased: Asked[[Any, Sequence[Any]], ErasedRows] = Asked()
+# States.
+state_part: Asked[[str], StatePart | None] = Asked(lambda _: None)
+rest_of_run: Asked[[Any, LoaderState, Grown | None], tuple[Run, LoaderState]] = Asked()
+records_after: Asked[
+    [Records, Sequence[str | None], Sequence[Dataset]], Records | None
+] = Asked()

@@ -5,24 +5,17 @@ rows. ``row_columns`` decides which columns a batch has, and ``document_feed`` p
 delivers them. ``ahead`` runs the user's own functions ahead of the consumer.
 """
 
-from pagefeed.documents.ahead import AheadEngine, Decode
-from pagefeed.documents.budgets import (
-    DocumentBatchIndex,
-    document_in,
-    num_documents,
-    slots_in_batches,
-)
+from pagefeed.documents.ahead import AheadEngine, Decode, DecodeLike
+from pagefeed.documents.budgets import DocumentBatchIndex
 from pagefeed.documents.document_index import DocumentIndex
 from pagefeed.documents.documents import DocumentBatches, Documents
 
 __all__ = [
     "AheadEngine",
     "Decode",
+    "DecodeLike",
     "DocumentBatchIndex",
     "DocumentBatches",
     "DocumentIndex",
     "Documents",
-    "document_in",
-    "num_documents",
-    "slots_in_batches",
 ]

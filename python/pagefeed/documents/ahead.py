@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from pagefeed.core._base import check_flag, check_positive
 from pagefeed.core.batches import Batch, BatchPlan, Feed, LoaderSettings, ProcessEngine
@@ -60,16 +60,17 @@ class Decode:
         check_flag(self.processes, "processes")
 
     @classmethod
-    def parse(cls, decode: Decode | Mapping[str, Any] | None) -> Decode | None:
+    def parse(cls, decode: DecodeLike) -> Decode:
         """Return a :class:`Decode` unchanged, or make one from functions by column.
 
         Raises:
             InvalidArgumentError: If ``value`` is neither.
         """
-        if decode is None or isinstance(decode, Decode):
-            return decode
-        return cls(decode)
+        return decode if isinstance(decode, Decode) else cls(decode)
 
+
+DecodeLike: TypeAlias = Decode | Mapping[str, Callable[[Any], Any]]
+"""Values that a loader accepts as ``decode``."""
 
 Value = Future[Any] | None
 """A value that is being decoded; None if it is null."""

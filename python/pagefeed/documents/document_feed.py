@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed import _core
+from pagefeed.aligned import AlignedColumns
 from pagefeed.core._base import Int64Array, UInt32Array, distinct
 from pagefeed.core.batches import (
     Batch,
@@ -22,7 +23,6 @@ from pagefeed.core.batches import (
 from pagefeed.core.dataset import Dataset, FolderColumn, PageIndex
 from pagefeed.core.run import NO_SEQUENCE, Run, Sequences
 from pagefeed.core.sequences import Segments
-from pagefeed.core.wiring import provided
 from pagefeed.documents.budgets import DocumentBatchIndex
 from pagefeed.documents.document_index import RowCut
 from pagefeed.documents.row_columns import as_taken, row_columns, whole_columns
@@ -45,12 +45,12 @@ class DocumentFeed(EngineFeed):
         InvalidArgumentError: If columns cannot be had under one name or be cut.
     """
 
-    _aligned: Any
+    _aligned: AlignedColumns
     """The aligned columns, which also give the types of document columns."""
 
     def __init__(self, settings: LoaderSettings, run: Run) -> None:
         super().__init__(settings, run)
-        self._aligned = provided("aligned columns")(run.datasets, settings.dataset.fill)
+        self._aligned = AlignedColumns.of(run.datasets, settings.dataset.fill)
         documents, datasets = cast("RowCut", settings.sequences), run.datasets
         self._documents, metadata = documents, self._metadata
         if metadata is not None:

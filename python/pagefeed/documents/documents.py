@@ -10,7 +10,12 @@ from pagefeed.core._base import check_choice, check_columns, check_whole
 from pagefeed.core.dataset import Spans
 from pagefeed.core.sequences import PACKING, Cut, Delivers
 from pagefeed.documents.ahead import DecodingFeed
-from pagefeed.documents.budgets import DocumentBatchIndex
+from pagefeed.documents.budgets import (
+    DocumentBatchIndex,
+    document_in,
+    num_documents,
+    slots_in_batches,
+)
 from pagefeed.documents.document_feed import DocumentFeed
 from pagefeed.documents.document_index import DocumentIndex
 from pagefeed.errors import InvalidArgumentError
@@ -161,6 +166,9 @@ class DocumentBatches(Documents):
     """
 
     takes_batches: ClassVar[bool] = True
+    num_documents = staticmethod(num_documents)
+    document_in = staticmethod(document_in)
+    slots = staticmethod(slots_in_batches)
 
     batch_tokens: int = 0
 

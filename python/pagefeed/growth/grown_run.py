@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from pagefeed.core.dataset import Dataset, identity_of_data
 from pagefeed.core.order import Ordered
@@ -13,6 +13,7 @@ from pagefeed.core.run import (
     DatasetCursor,
     DatasetOrder,
     DatasetRun,
+    Grown,
     LoaderState,
     Run,
     RunPosition,
@@ -26,7 +27,28 @@ def arguments_of_run(run: Run, kind: type[Run]) -> dict[str, Any]:
     return {name: getattr(run, name) for name in names}
 
 
-def rest_of_dataset(whole: DatasetRun, state: LoaderState) -> tuple[Run, LoaderState]:
+def rest_of_run(
+    whole: Run, state: LoaderState, grown: Grown | None
+) -> tuple[Run, LoaderState]:
+    """Return the run that continues a state of earlier data, and the state in it.
+
+    Args:
+        whole: The run of all data.
+        state: A state of the data before files were added.
+        grown: When to deliver the files added since; None if none were added.
+
+    Raises:
+        StateMismatchError: If the data are not those of the state and some more.
+    """
+    if isinstance(whole, DatasetRun):
+        return _rest_of_dataset(whole, state)
+    from pagefeed.growth.grown_mixture import rest_of_mixture
+    from pagefeed.mixture import MixtureRun
+
+    return rest_of_mixture(cast("MixtureRun", whole), state, grown)
+
+
+def _rest_of_dataset(whole: DatasetRun, state: LoaderState) -> tuple[Run, LoaderState]:
     """Return the run of the earlier data that continues a state, and the state in it.
 
     Args:

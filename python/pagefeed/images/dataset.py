@@ -9,8 +9,9 @@ from typing import Any, Literal, NoReturn, cast
 
 import numpy as np
 
-from pagefeed.contract import PageIndex, provided
+from pagefeed.contract import PageIndex
 from pagefeed.core._base import check_choice, check_column, check_positive
+from pagefeed.documents import Decode
 from pagefeed.errors import InvalidArgumentError, PagefeedWarning
 from pagefeed.images.feed import ImageFeed
 from pagefeed.images.numbers import IMAGE_TOKENS, ImageNumbers, OfSize, SizesOf
@@ -138,7 +139,7 @@ def with_images(
                 "as lambda width, height: 576"
             )
     if decode is not None:
-        decode = provided("decode")({column: decode} if callable(decode) else decode)
+        decode = Decode.parse({column: decode} if callable(decode) else decode)
         if set(decode.functions) != {column}:
             raise InvalidArgumentError(
                 f"decode names {sorted(decode.functions)}: name {column!r} alone"

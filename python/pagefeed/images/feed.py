@@ -18,11 +18,11 @@ from pagefeed.contract import (
     LoaderSettings,
     Run,
     Sequences,
-    provided,
 )
 from pagefeed.core._base import Int64Array, format_bytes
 from pagefeed.core.batches import ProcessEngine, make_converter
 from pagefeed.core.sequences import Segments
+from pagefeed.documents import AheadEngine
 from pagefeed.errors import DataError, InvalidArgumentError, PagefeedWarning
 from pagefeed.images.columns import images_of, pyarrow
 from pagefeed.images.engine import Delivered, ImageEngine, ImagePlan
@@ -82,9 +82,11 @@ class ImageFeed(Feed):
         engine = ImageEngine(self._tokens.engine(), images, self._made)
         if self._decode is None:
             return engine
-        ahead_engine = provided("engine that decodes ahead")
-        limits = {"most_bytes": ahead, "of_step": of_step}
-        return ahead_engine(engine, self._decode, self._sized, threads, **limits)
+        return AheadEngine(
+            *(engine, self._decode, self._sized, threads),
+            most_bytes=ahead,
+            of_step=of_step,
+        )
 
     def close(self) -> None:
         """Stop the engines of this process and their threads."""

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed.contract import AnyView, RunView, room
+from pagefeed.contract import AnyView, RunView
+from pagefeed.launch import gather_from
 
 OF_ALL_RANKS: dict[str, Callable[[Iterable[float]], float]] = {
     "data/tokens_per_second": sum,
@@ -66,7 +67,7 @@ class Meter:
             numbers |= slowest_rank(view)
         if group is None:
             return numbers
-        return over_ranks(room("launch").gather_from(group)(numbers))
+        return over_ranks(gather_from(group)(numbers))
 
     def read(self, stats: Mapping[str, float]) -> dict[str, float]:
         """Return the numbers of this rank.

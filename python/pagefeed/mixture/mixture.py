@@ -16,7 +16,6 @@ from pagefeed.core._base import (
     html_table,
 )
 from pagefeed.core.dataset import Dataset, Source, SourceKind, check_dataset
-from pagefeed.core.wiring import provided
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture.filling import checked_fill
 
@@ -160,7 +159,9 @@ class Mixture(Source):
 
     def make_run(self, settings: Mapping[str, Any]) -> Any:
         """Return the run of a loader with these settings."""
-        return provided("run of a mixture")(mixture=self, **settings)
+        from pagefeed.mixture.mixture_run import MixtureRun
+
+        return MixtureRun(mixture=self, **settings)
 
     @property
     def has_end(self) -> bool:  # type: ignore[override]

@@ -30,7 +30,7 @@ from pagefeed.core.run import (
     check_bound,
     gathered,
 )
-from pagefeed.core.wiring import provided
+from pagefeed.core.wiring import rest_of_run
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.mixture.component import Component
 from pagefeed.mixture.course import LEAST_LANES, Course, CourseInOrder
@@ -395,8 +395,7 @@ class MixtureRun(Run):
         state.check_run(self.initial)
         if grown is None and not schedule_of(state).has_grown:
             return self, self.accept(state)
-        rest_of_mixture = provided("rest of a mixture")
-        return cast("tuple[Run, LoaderState]", rest_of_mixture(self, state, grown))
+        return rest_of_run(self, state, grown)
 
     def _adopt(self, state: LoaderState) -> LoaderState:
         """Return a saved state as this run continues it, see :func:`adopt`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
+from pagefeed.checks import warn_of_texts
 from pagefeed.core._base import (
     Facts,
     check_callable,
@@ -28,7 +29,6 @@ from pagefeed.core.loader import Loader
 from pagefeed.core.order import BlockShuffle
 from pagefeed.core.ranks import resolve_memory, resolve_rank, resolve_threads
 from pagefeed.core.sequences import Packed, Windows
-from pagefeed.core.wiring import provided
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.tokenizer import Tokenizer
 from pagefeed.uncounted.settings import (
@@ -164,7 +164,7 @@ class TextLoader(AnyLoader):
             world_size=world_size,
             num_threads=resolve_threads(num_threads),
         )
-        provided("warnings of texts")(tokenizer, cut, fields, stacklevel=4)
+        warn_of_texts(tokenizer, cut, fields, stacklevel=4)
         self._session = TextView(settings)
 
     def load_state_dict(

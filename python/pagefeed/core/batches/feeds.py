@@ -20,7 +20,7 @@ from pagefeed.core.batches.settings import LoaderSettings
 from pagefeed.core.dataset import Dataset, known_vocab_size
 from pagefeed.core.run import Run, Sequences
 from pagefeed.core.sequences import AnyIndex, SequenceLayout
-from pagefeed.core.wiring import provided
+from pagefeed.core.wiring import make_metadata
 from pagefeed.errors import InvalidArgumentError
 
 
@@ -81,7 +81,8 @@ def columns_beside(
     """
     if not any(data.aligned for data in datasets):
         return ColumnsBeside()
-    columns: ColumnsBeside = provided("aligned columns")(datasets, fill)
+    first = next(column for data in datasets for column in data.aligned)
+    columns: ColumnsBeside = first.beside(datasets, fill)
     return columns
 
 
@@ -169,7 +170,7 @@ class EngineFeed(Feed):
         self._aligned.check(fields)
         self._metadata = None
         if "metadata" in fields.names:
-            self._metadata = provided("metadata columns")(run.datasets, fields)
+            self._metadata = make_metadata(run.datasets, fields)
         self._convert = make_converter(settings.format, pin_memory=settings.pin_memory)
         check_infills(run.datasets, settings.dtype, settings.vocab_size)
         if settings.context_parallel is not None:

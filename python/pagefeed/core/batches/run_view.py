@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from pagefeed.core._base import Facts
 from pagefeed.core.batches.engines import Locked
 from pagefeed.core.batches.formats import Batch
-from pagefeed.core.wiring import provided, room
+from pagefeed.core.wiring import check_ranks, make_meter
 from pagefeed.errors import PositionWarning
 
 
@@ -165,14 +165,14 @@ class AnyView(Locked, ABC):
     def metrics(self, group: Any) -> dict[str, float]:
         """Return the run's numbers, see :meth:`Loader.metrics`."""
         if self._meter is None:
-            self._meter = provided("meter")(self._begun)
+            self._meter = make_meter(self._begun)
         values: dict[str, float] = self._meter.of(self, group)
         return values
 
     def check_ranks(self, group: Any, same: Any) -> None:
         """Prove that all ranks agree, see :meth:`Loader.check_ranks`."""
         agreed = dict(self._agreed())
-        room("launch").check_ranks(self.rank_and_size, agreed, self.share, group, same)
+        check_ranks(self.rank_and_size, agreed, self.share, group, same)
 
 
 class BatchIterator(Iterator[Batch]):

@@ -22,7 +22,12 @@ from pagefeed.core.batches.sources import (
 )
 from pagefeed.core.ranks import check_share
 from pagefeed.core.run import Grown, LoaderState, Run
-from pagefeed.core.wiring import offered, provided
+from pagefeed.core.wiring import (
+    check_settings,
+    check_unlearned,
+    explain,
+    make_watch,
+)
 from pagefeed.errors import CancelledError, InvalidArgumentError
 
 STEPS_BETWEEN_LOOKS = 64
@@ -48,8 +53,7 @@ class RunView(AnyView):
         run = make_run(settings)
         self._feed = make_feed(settings, run)
         self._convert = make_converter(settings.format, pin_memory=False)
-        watch = offered("watch over a run", None)
-        self._watch = None if watch is None else watch(run, settings)
+        self._watch = make_watch(run, settings)
         self._position = Position(run=run, start=run.beginning(0))
         if not run.is_of_state:
             run.check_steps(self._position.start)
@@ -271,7 +275,7 @@ class RunView(AnyView):
     def _explain(self, error: Exception, running: Iteration) -> None:
         """Say in an error which steps need what cannot be read."""
         now, step = self.run.at(self.position.now), running.cursor.step
-        offered("notes on errors", lambda *_: None)(error, now, step)
+        explain(error, now, step)
 
     def close(self) -> None:
         """End this process's threads, see :meth:`Loader.close`."""
@@ -360,7 +364,7 @@ class RunView(AnyView):
     def _check_learned(self) -> None:
         """Refuse to continue with a policy's weights if no policy is given."""
         if self._learner is None and self._learning is not None:
-            provided("check of learning")(self._learning)
+            check_unlearned(self._learning)
 
     def _made(self, delivered: Any, running: Iteration) -> Batch:
         if self._watch is not None and self._num_made % STEPS_BETWEEN_LOOKS == 0:
@@ -386,7 +390,7 @@ def open_session(settings: LoaderSettings) -> RunView:
     Raises:
         InvalidArgumentError: If this kind of source does not support a setting.
     """
-    offered("check of settings", bool)(settings)
+    check_settings(settings)
     settings = with_chosen_block(settings)
     fleet = settings.fleet
     return RunView(settings) if fleet is None else fleet.open_session(settings)

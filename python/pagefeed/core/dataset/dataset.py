@@ -21,7 +21,7 @@ from pagefeed.core.dataset.folders import FolderColumn
 from pagefeed.core.dataset.page_index import PageIndex
 from pagefeed.core.dataset.spans import Spans
 from pagefeed.core.storage import PathLike, local_path
-from pagefeed.core.wiring import provided
+from pagefeed.core.wiring import make_erased
 from pagefeed.errors import InvalidArgumentError
 
 SourceKind: TypeAlias = Literal["tokens", "flat", "text", "mixture"]
@@ -193,7 +193,7 @@ class Dataset(Source):
         spans = Spans(self.index) if self.selection is None else self.selection
         if self.erasures:
             spans = copy.copy(spans)
-            spans.erased = provided("erased rows")(spans, self.erasures)
+            spans.erased = make_erased(spans, self.erasures)
         return spans
 
     @property

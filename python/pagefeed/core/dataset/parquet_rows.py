@@ -14,7 +14,6 @@ from pagefeed.core.dataset.index_recipe import (
 )
 from pagefeed.core.dataset.page_index import PageIndex
 from pagefeed.core.storage import Storage
-from pagefeed.core.wiring import provided
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -43,7 +42,7 @@ class ParquetRows(Dataset):
         """Return the index of tokens: a column of tokens is its own index."""
         for column in self.aligned:
             beside = self._build_index(column.column)
-            provided("check of aligned columns")(index, beside, column)
+            column.check(index, beside)
             arranged = self._arranged_beside(beside, column.column)
             self._column_indexes[column.column] = arranged
         return index

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +46,9 @@ class Balancing(Protocol):
 
     def costs(self, index: JoinedIndex) -> Costs:
         """Return a function that gives the costs of sequences by their numbers."""
+
+    def order(self, order: Ordered, **dealing: Any) -> Ordered:
+        """Return an order, rearranged so that ranks cost about the same."""
 
     def dealing_bytes(self, ranks: int, num_sequences: int | None) -> int:
         """Return the bytes in which sequences are dealt; None if no epoch bounds it."""

@@ -21,7 +21,6 @@ from pagefeed.core.run.route import MAX_HORIZON
 from pagefeed.core.run.run import Run
 from pagefeed.core.run.state import LoaderState
 from pagefeed.core.sequences import Blocks
-from pagefeed.core.wiring import provided
 from pagefeed.errors import InvalidArgumentError
 
 
@@ -159,15 +158,13 @@ class DatasetOrder:
             return order
         first = self.run.index.first_sequence[self.dataset_number]
         costs = self.run.costs
-        balanced: Ordered = provided("order of balanced ranks")(
+        return balance.order(
             order,
-            balance=balance,
             key=derive_key(self.seed, epoch, self.name, "balance"),
             costs=lambda sequences: costs(first + sequences),
             ranks=ranks,
             divisions=self.index.num_sequences,
         )
-        return balanced
 
     def _unbalanced(self, epoch: int, num_lanes: int) -> Ordered:
         if not self.shuffle.delayed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from pagefeed.core.run.route import RunPosition
 from pagefeed.core.run.run import Cursor, Positions, Run, SequencesOf
 from pagefeed.core.run.state import Grown, LoaderState
 from pagefeed.core.sequences import Cut, SequenceIndex
-from pagefeed.core.wiring import provided
+from pagefeed.core.wiring import rest_of_run
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 
 
@@ -170,9 +170,7 @@ class DatasetRun(Run):
         """Return this run, or a run of the earlier data, and the state in it."""
         if grown is None or not what_changed(state.dataset, self.initial.dataset):
             return self, self.accept(state)
-        return cast(
-            "tuple[Run, LoaderState]", provided("rest of a dataset")(self, state)
-        )
+        return rest_of_run(self, state, grown)
 
     def _adopt(self, state: LoaderState) -> LoaderState:
         state.check_run(self.initial)

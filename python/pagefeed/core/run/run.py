@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -37,11 +37,14 @@ from pagefeed.core.run.route import (
 )
 from pagefeed.core.run.state import Grown, LoaderState
 from pagefeed.core.sequences import Cut, JoinedIndex, SequenceIndex
-from pagefeed.core.wiring import provided, room
+from pagefeed.core.wiring import records_after
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 
 MOST_EPOCHS = 1 << 21
 """Epochs after which infilled documents are cut as before."""
+
+if TYPE_CHECKING:
+    from pagefeed.documents import DocumentBatches
 
 SequencesOf: TypeAlias = Sequence[tuple[int, Int64Array]]
 """Sequences by dataset: the number of the dataset, and numbers of its sequences."""
@@ -249,7 +252,7 @@ class Run(ABC):
         """
         if then is None and not any(d.spans.erased for d in self.datasets_of_now[1]):
             return None
-        return provided("records of erased rows")(then or (), *self.datasets_of_now)
+        return records_after(then or (), *self.datasets_of_now)
 
     def check_steps(self, begin: LoaderState) -> None:
         """Raise an error if there is nothing to iterate over.
@@ -475,11 +478,16 @@ class Cursor(ABC):
             raise InvalidArgumentError(f"step={step} is skipped")
         return self.sequences_of(self.route, index)
 
+    @property
+    def _batches(self) -> DocumentBatches:
+        """The cut, if it takes batches of documents."""
+        return cast("DocumentBatches", self.run.sequences)
+
     def rows(self, step: Step) -> list[int]:
         """Return the rows of this rank's batch of a step that are not padding."""
         own = self.sequences(self.route.checked_index(step), 1).tolist()
         if self.run.takes_batches:
-            return list(range(room("documents").num_documents(self, own)))
+            return list(range(self._batches.num_documents(self, own)))
         return [row for row, sequence in enumerate(own) if sequence >= 0]
 
     def row_at(self, step: Step, row: int) -> tuple[Sequences, int]:
@@ -489,8 +497,7 @@ class Cursor(ABC):
             InvalidArgumentError: If there is none: no such step or row, or padding.
         """
         if self.run.takes_batches:
-            at: tuple[Sequences, int] = room("documents").document_in(self, step, row)
-            return at
+            return self._batches.document_in(self, step, row)
         sequences = self.sequences_in(step)
         if not 0 <= row < len(sequences):
             raise InvalidArgumentError(f"row={row} must lie below {len(sequences)}")

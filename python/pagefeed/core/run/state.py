@@ -19,7 +19,7 @@ from pagefeed.core.run.state_parts import (
     reading_state,
     unpacked_ranges,
 )
-from pagefeed.core.wiring import offered, provided
+from pagefeed.core.wiring import state_part
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 
 VERSIONS = {"version": 4, "order_version": ORDER_VERSION}
@@ -262,8 +262,7 @@ class LoaderState:
 
 
 def _part(name: str) -> StatePart:
-    provided_part: StatePart = provided(f"state part {name}")
-    return provided_part
+    return cast("StatePart", state_part(name))
 
 
 def _check_names(state: Mapping[str, Any], names: list[str]) -> list[str]:
@@ -278,7 +277,7 @@ def _check_names(state: Mapping[str, Any], names: list[str]) -> list[str]:
     missing = [name for name in names if name not in state]
     allowed = {*names, *OPTIONAL[:-1], *VERSIONS}
     added = [name for name in state if name not in allowed]
-    foreign = [str(n) for n in added if offered(f"state part {n}", None) is None]
+    foreign = [str(n) for n in added if state_part(n) is None]
     if missing or foreign:
         what = f"lacks {', '.join(missing)}" if missing else ""
         also = f"has {', '.join(foreign)} too" if foreign else ""

@@ -20,7 +20,7 @@ from pagefeed.errors import InvalidArgumentError, StateMismatchError
 
 @dataclass(frozen=True)
 class StatePart:
-    """Data that a room adds to states, registered as ``"state part NAME"``.
+    """Data that a room adds to states; ``pagefeed.rooms`` names it.
 
     Args:
         to_json: Returns a value as plain JSON types.

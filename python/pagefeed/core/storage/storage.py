@@ -21,7 +21,7 @@ from pagefeed.core.storage.paths import (
     is_url,
     plain_paths,
 )
-from pagefeed.core.wiring import provided
+from pagefeed.core.wiring import make_storage
 from pagefeed.errors import FileAccessError, MissingFileError, StaleFileError
 
 
@@ -250,5 +250,4 @@ def _storage(options: Options | None, *, is_remote: bool) -> Storage:
     """Return the storage of files: of this machine, unless one is named by a URL."""
     if not is_remote and options is None:
         return Storage()
-    storage: Storage = provided("storage of URLs")(options, is_remote=is_remote)
-    return storage
+    return make_storage(options, is_remote)
