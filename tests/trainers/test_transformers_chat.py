@@ -1,15 +1,17 @@
 """Chats give the ids and the mask that transformers gives."""
 
 import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-transformers = pytest.importorskip(
-    "transformers", reason="make test-trainers ARGS=transformers"
-)
+REASON = "make test-trainers ARGS=transformers"
+transformers = pytest.importorskip("transformers", reason=REASON)
+trl = pytest.importorskip("trl", reason=REASON)
 
 import pagefeed as pf  # noqa: E402 - likewise
 from made.chats import (  # noqa: E402
@@ -94,3 +96,68 @@ def test_what_is_rendered_is_what_transformers_renders(template, tools, tmp_path
     for chat in given:
         text = library.apply_chat_template(chat, tokenize=False, tools=tools)
         assert ours.render(chat, tools=tools)[0] == text
+
+
+SHIPPED = {
+    path.stem: path.read_text()
+    for path in sorted((Path(trl.__file__).parent / "chat_templates").glob("*.jinja"))
+}
+"""Templates that TRL ships, and its variants of these with generation blocks."""
+TRAINING = [name for name in SHIPPED if name.endswith("_training")]
+CALL = {"function": {"name": "weather", "arguments": {"place": "Rome"}}}
+PARTS: Any = {
+    None: [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Bye"}],
+    "reasoning": [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Hello", "reasoning_content": "A greeting."},
+        {"role": "user", "content": "More?"},
+        {"role": "assistant", "content": "Bye", "reasoning_content": "They leave."},
+    ],
+    "tool_calls": [
+        {"role": "user", "content": "Rain?"},
+        {"role": "assistant", "content": "I look.", "tool_calls": [CALL]},
+        {"role": "tool", "name": "weather", "content": "sunny"},
+        {"role": "assistant", "content": "Bye"},
+    ],
+}
+LEFT = {"reasoning": ("leave", "think>\n", "<channel"), "tool_calls": ("Rome",)}
+
+
+def learned_of(tok, template, chat, **settings):
+    """Labels, and the text of what is learned; None where a template refuses it."""
+    try:
+        ids, labels = ChatTemplate.of(tok, template, **settings).encode(tok, chat)
+    except pf.errors.InvalidArgumentError:
+        return None, None, ""
+    return ids, labels, tok.decode(labels[labels != -100].astype(np.uint32))
+
+
+def test_masks_of_shipped_templates_are_those_of_transformers(tmp_path):
+    tok = pf.Tokenizer(write_chat_tokenizer(tmp_path, ""))
+    library = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path)
+    same = set()
+    for name in TRAINING:
+        library.chat_template = SHIPPED[name]
+        for chat in PARTS.values():
+            ids, labels, _ = learned_of(tok, SHIPPED[name], chat)
+            if ids is not None:
+                assert (ids.tolist(), labels.tolist()) == theirs(library, chat), name
+                same.add(name)
+    assert len(same) >= 20
+
+
+def test_parts_of_shipped_templates_are_not_learned(tmp_path):
+    tok = pf.Tokenizer(write_chat_tokenizer(tmp_path, ""))
+    removed: dict[str, set[str]] = {part: set() for part in LEFT}
+    for name, template in SHIPPED.items():
+        for part, words in LEFT.items():
+            _, _, whole = learned_of(tok, template, PARTS[part])
+            if not any(word in whole for word in words):
+                continue
+            _, labels, text = learned_of(tok, template, PARTS[part], mask=[part])
+            if labels is None:
+                continue
+            assert not any(word in text for word in words), (name, text)
+            assert "Bye" in text, (name, text)
+            removed[part].add(name)
+    assert min(map(len, removed.values())) >= 20

@@ -56,10 +56,11 @@ ARGUMENTS = {
     **TOKENIZER,
     **parameters(
         tokenize,
-        "output tools format on_error column_name shard_size page_size "
+        "output tools train_on format on_error column_name shard_size page_size "
         "compression num_threads retries engine",
     ),
     "--roles": arg([], "names of the data's roles in the template", metavar=ROLES),
+    "--mask": arg([], "parts of answers that are not learned", metavar="PART"),
     "--no-require-labels": arg(bool, "take chats that teach nothing"),
     "--chat-template": arg(str, "in place of the tokenizer's", metavar="FILE"),
     "--keep": arg([], "further columns to write", metavar="COLUMN[=TYPE]"),

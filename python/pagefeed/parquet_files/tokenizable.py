@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Self, cast
 
@@ -19,7 +19,7 @@ from pagefeed.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from pagefeed.text import TokenizedIndex
-    from pagefeed.tokenizer import Rows, TextOfRow, Tokenizer
+    from pagefeed.tokenizer import Rows, TextOfRow, Tokenizer, TrainOn
 
 KEY = "pagefeed.tokenizer"
 MOST_FILES = 16
@@ -196,6 +196,8 @@ class Tokenizable(ParquetRows):
         tools: str | None = None,
         roles: Mapping[str, str] | None = None,
         chat_template: str | None = None,
+        train_on: TrainOn = "answers",
+        mask: Iterable[str] = (),
         today: datetime.date | None = None,
         require_labels: bool = True,
     ) -> Self:
@@ -226,6 +228,9 @@ class Tokenizable(ParquetRows):
             roles: Names that the template uses for roles of the data, such as
                 ``{"model": "assistant"}``.
             chat_template: A template to use instead of the tokenizer's.
+            train_on: ``"last"`` labels only answers after the last message of a user.
+            mask: Parts of answers without labels: ``"reasoning"``, ``"tool_calls"``,
+                ``"tool_results"``.
             today: The date for templates that write the current date.
             require_labels: Refuse the dataset if no chat has a learned token; if some
                 have none, warn. False accepts them.
@@ -262,6 +267,8 @@ class Tokenizable(ParquetRows):
             tools=tools,
             roles=roles,
             template=chat_template,
+            train_on=train_on,
+            mask=mask,
             text=text,
             columns=columns,
         )

@@ -7,6 +7,7 @@ or a Python function. The data plane encodes without the GIL whenever a
 """
 
 from pagefeed.tokenizer.chat import IGNORED, LABELS, ChatTemplate
+from pagefeed.tokenizer.masks import TrainOn
 from pagefeed.tokenizer.ranks import pattern_of
 from pagefeed.tokenizer.row_text import TextOfRow
 from pagefeed.tokenizer.rows import ChatRows, Rows, check_learned, on_day, row_encoder
@@ -20,6 +21,7 @@ __all__ = [
     "Rows",
     "TextOfRow",
     "Tokenizer",
+    "TrainOn",
     "check_learned",
     "on_day",
     "pattern_of",

@@ -73,8 +73,7 @@ def _begin(
     mark = secrets.token_hex(16)
     probed = {"role": chat[message].get("role"), "content": mark}
     front, _, _ = render([*chat[:message], probed]).partition(mark)
-    both = zip(before, front, strict=False)
-    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], both))
+    shared = num_shared(before, front)
     if message and shared < len(render(chat[:message])):
         raise _unknown(message)
     return shared
@@ -92,6 +91,12 @@ def _end(chat: list[dict[str, Any]], message: int, text: str, render: Render) ->
     if not is_sound or not isinstance(chat[message].get("content"), str):
         raise _unknown(message)
     return len(text) - len(behind) + len(tail)
+
+
+def num_shared(left: str, right: str) -> int:
+    """Return how many characters two texts have in common at their beginning."""
+    both = zip(left, right, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], both))
 
 
 def _unknown(message: int) -> InvalidArgumentError:

@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -16,6 +16,12 @@ import numpy.typing as npt
 from pagefeed.core._base import IGNORED, LABELS, lazy
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.tokenizer.answers import find_answer
+from pagefeed.tokenizer.masks import (
+    TrainOn,
+    check_parts,
+    only_last_turn,
+    without_parts,
+)
 from pagefeed.tokenizer.messages import (
     Chat,
     check_roles,
@@ -49,6 +55,10 @@ class ChatTemplate:
         tokens: Special tokens by their names in the template, such as ``eos_token``.
         today: The date that templates write; by default the current date.
         roles: Roles of the data, and their names in the template.
+        train_on: ``"last"`` gives labels only to answers after the last message of a
+            user.
+        mask: Parts of answers without labels: ``"reasoning"`` with its tags,
+            ``"tool_calls"``, and ``"tool_results"`` in generation blocks.
 
     Raises:
         InvalidArgumentError: If it is not a valid template.
@@ -61,8 +71,11 @@ class ChatTemplate:
         tokens: Mapping[str, str],
         today: datetime.date | None = None,
         roles: Mapping[str, str] | None = None,
+        train_on: TrainOn = "answers",
+        mask: Iterable[str] = (),
     ) -> None:
         self._made_of = text, dict(tokens), today, check_roles(roles)
+        self._parts = check_parts(train_on, mask)
         self._text = text
         self.today = today
         """The date that templates write; None for the current date."""
@@ -78,6 +91,8 @@ class ChatTemplate:
         tokenizer: Tokenizer,
         text: str | None = None,
         roles: Mapping[str, str] | None = None,
+        train_on: TrainOn = "answers",
+        mask: Iterable[str] = (),
     ) -> Self:
         """Return the template of a tokenizer, or ``text`` with the tokenizer's tokens.
 
@@ -107,22 +122,24 @@ class ChatTemplate:
             for name, token in config.items()
             if name.endswith("_token") and (content := content_of(token)) is not None
         }
-        return cls(template, tokens, None, roles)
+        return cls(template, tokens, None, roles, train_on, mask)
 
     def on(self, today: datetime.date) -> ChatTemplate:
         """Return the template with a different date."""
         text, tokens, _, roles = self._made_of
-        return ChatTemplate(text, tokens, today, roles)
+        return ChatTemplate(text, tokens, today, roles, *self._parts)
 
     def __reduce__(self) -> tuple[type[ChatTemplate], tuple[Any, ...]]:
         """Pickle as its arguments."""
-        return ChatTemplate, self._made_of
+        return ChatTemplate, (*self._made_of, *self._parts)
 
     @lazy
     def fingerprint(self) -> str:
         """32 hexadecimal digits that identify template, tokens and roles."""
         text, tokens, _, roles = self._made_of
-        made_of = [text, tokens, roles] if roles else [text, tokens]
+        made_of: list[Any] = [text, tokens, roles] if roles else [text, tokens]
+        if self._parts != check_parts("answers", ()):
+            made_of.append(self._parts)
         text_made_of = json.dumps(made_of, sort_keys=True)
         return hashlib.blake2b(text_made_of.encode(), digest_size=16).hexdigest()
 
@@ -210,10 +227,21 @@ class ChatTemplate:
         if any(str(parts) in text for parts in lists_of(chat)):
             chat = with_joined_parts(chat)
             text, spans = self._render(chat)
+        train_on, mask = self._parts
+        if train_on == "last":
+            chat = only_last_turn(chat)
         if _GENERATION.search(self._text):
             spans = _weighted(chat, spans)
         else:
             spans = self._answers(text, chat, tokenizer)
+        if mask:
+            spans = without_parts(
+                chat,
+                text,
+                spans,
+                mask,
+                lambda messages: self._render(chat._replace(messages=messages))[0],
+            )
         ids = tokenizer.encode(text)
         labels = np.full(len(ids), IGNORED, np.int32)
         offsets = TokenOffsets(tokenizer, text, ids)

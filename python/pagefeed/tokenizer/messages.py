@@ -13,7 +13,7 @@ Message = dict[str, Any]
 
 ROLES = {"human": "user", "gpt": "assistant", "observation": "tool"}
 """Usual names for ShareGPT's roles in ``from``. Unknown roles stay unchanged."""
-_REASONING = ("reasoning_content", "thinking", "reasoning")
+REASONING = ("reasoning_content", "thinking", "reasoning")
 """Fields of messages with the reasoning before an answer."""
 
 
@@ -145,7 +145,7 @@ def _message(message: object, roles: Mapping[str, str]) -> Message:
         fields = {"role": ROLES.get(said, said), "content": content, **fields}
     if said is not None:
         fields["role"] = roles.get(said, fields["role"])
-    thought = next((fields[name] for name in _REASONING if name in fields), None)
+    thought = next((fields[name] for name in REASONING if name in fields), None)
     if thought is not None:
         fields = {"thinking": thought, **fields, "reasoning_content": thought}
     return fields

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from pagefeed.core._base import check_column, check_columns, require
 from pagefeed.errors import CorruptFileError, InvalidArgumentError, LabelWarning
 from pagefeed.tokenizer.chat import ChatTemplate
+from pagefeed.tokenizer.masks import TrainOn, check_parts
 from pagefeed.tokenizer.row_text import RowText, TextOfRow
 from pagefeed.tokenizer.tokenizer import Tokenizer
 
@@ -238,6 +239,8 @@ def row_encoder(
     tools: str | None,
     roles: Mapping[str, str] | None,
     template: str | None,
+    train_on: TrainOn = "answers",
+    mask: Iterable[str] = (),
     text: TextOfRow | None,
     columns: Sequence[str],
 ) -> Rows | None:
@@ -250,15 +253,24 @@ def row_encoder(
         tools: The column of the tools of chats.
         roles: Names that the template uses for roles of the data.
         template: A template to use instead of the tokenizer's.
+        train_on: Which answers of chats are learned.
+        mask: Parts of these that are not learned.
         text: A template over columns, or a function of a row.
         columns: Further columns that the function reads.
 
     Raises:
         InvalidArgumentError: If these do not go together, or there is no template.
     """
-    of_chats = {"tools": tools, "roles": roles, "chat_template": template}
+    train_on, mask = check_parts(train_on, mask)
+    of_chats = {
+        "tools": tools is not None,
+        "roles": roles is not None,
+        "chat_template": template is not None,
+        "train_on": train_on != "answers",
+        "mask": bool(mask),
+    }
     if messages is None:
-        given = [name for name, value in of_chats.items() if value is not None]
+        given = [name for name, is_given in of_chats.items() if is_given]
         if given:
             raise InvalidArgumentError(
                 f"{given[0]} is for chats: give messages= as well"
@@ -281,6 +293,6 @@ def row_encoder(
             f"messages={messages!r} is another column than the dataset's, {column!r}: "
             f"give pagefeed.parquet(..., column={messages!r})"
         )
-    chat_template = ChatTemplate.of(tokenizer, template, roles)
+    chat_template = ChatTemplate.of(tokenizer, template, roles, train_on, mask)
     read = (messages,) if tools is None else (messages, check_column(tools, "tools"))
     return ChatRows(tokenizer, read, chat_template)

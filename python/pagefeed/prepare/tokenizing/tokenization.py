@@ -36,7 +36,7 @@ from pagefeed.prepare.tokenizing.job import (
 from pagefeed.prepare.tokenizing.local import run_locally
 from pagefeed.prepare.tokenizing.on_ray import run_on_ray
 from pagefeed.remote import StorageOptions, output_folder
-from pagefeed.tokenizer import TextOfRow, Tokenizer, row_encoder
+from pagefeed.tokenizer import TextOfRow, Tokenizer, TrainOn, row_encoder
 
 BATCH_BYTES = 8 << 20
 LOCK = ".tokenize.lock"
@@ -64,6 +64,8 @@ def tokenize(
     max_record: int | str = RECORD_BYTES,
     column_name: str = "input_ids",
     chat_template: str | None = None,
+    train_on: TrainOn = "answers",
+    mask: Iterable[str] = (),
     shard_size: int | str = "256MiB",
     page_size: int | str = "64KiB",
     compression: Compression = "zstd",
@@ -117,6 +119,9 @@ def tokenize(
             read into memory.
         column_name: Name of the column of tokens.
         chat_template: A template to use instead of the tokenizer's.
+        train_on: ``"last"`` labels only answers after the last message of a user.
+        mask: Parts of answers without labels: ``"reasoning"``, ``"tool_calls"``,
+            ``"tool_results"``.
         shard_size: Bytes of a file, about.
         page_size: Bytes of tokens in a page, at four bytes a token: what is read for
             one row of a row-exact shuffle.
@@ -180,6 +185,8 @@ def tokenize(
         tools=tools,
         roles=roles,
         template=chat_template,
+        train_on=train_on,
+        mask=mask,
         text=text,
         columns=columns,
     )
