@@ -67,6 +67,8 @@ class Output(ABC):
     """Suffixes of its files, by which files in a folder are recognised."""
     wide: ClassVar[str] = "uint32"
     """Default type of tokens that need more than 16 bits."""
+    widest: ClassVar[str] = "int64"
+    """Default type of tokens that are stored in 64 bits."""
 
     folder: OutputFolder
     dtype: np.dtype[Any]

@@ -21,7 +21,14 @@ from pagefeed.core._base import (
 from pagefeed.core.dataset import Dataset, PageIndex, check_dataset
 from pagefeed.core.storage import PathLike
 from pagefeed.errors import InvalidArgumentError, UnsupportedError
-from pagefeed.flat import FLAT_FORMATS, FlatName, TokenFormat, TokenRows, given_dtype
+from pagefeed.flat import (
+    FLAT_FORMATS,
+    FlatName,
+    Output,
+    TokenFormat,
+    TokenRows,
+    given_dtype,
+)
 from pagefeed.parquet_files import parquet
 from pagefeed.prepare.parquet_output import ParquetOutput
 from pagefeed.prepare.parquet_sinks import Compression
@@ -127,7 +134,8 @@ def convert(
             ``"megatron"``, and a file for ``"raw"`` and ``"npy"``. Parquet is written
             to a URL of a bucket as well.
         to: The format.
-        dtype: Type of the tokens; by default the one they are read in.
+        dtype: Type of the tokens, of at most 32 bits for Parquet; by default the one
+            they are read in.
         eos: A token to write after every document; raw files have no other border.
         column: Name of the tokens; by default that of the dataset.
         shard_size: Bytes of tokens, before compression, after which a new file or shard
@@ -170,7 +178,7 @@ def convert(
         given = "compression" if page_size is None else "page_size"
         raise InvalidArgumentError(f"{given} is for to='parquet': {to!r} has no pages")
     make = TOKEN_FORMATS[to].writer
-    kind = _dtype(dataset, dtype, make.wide)
+    kind = _dtype(dataset, dtype, make)
     num_rows = len(dataset)
     num_tokens = dataset.spans.num_values + num_rows * (behind is not None)
     out = make(
@@ -214,7 +222,7 @@ def _parquet_settings(
 
 
 def _dtype(
-    dataset: Dataset, dtype: npt.DTypeLike | None, wide: str
+    dataset: Dataset, dtype: npt.DTypeLike | None, make: type[Output]
 ) -> np.dtype[np.generic]:
     given = given_dtype(dtype)
     narrow = dataset.index.value_bytes
@@ -222,7 +230,7 @@ def _dtype(
         raise UnsupportedError(
             f"column {dataset.column!r} is no list of integers: tokenize it first"
         )
-    fitting = "uint16" if narrow <= 2 else wide if narrow == 4 else "int64"
+    fitting = "uint16" if narrow <= 2 else make.wide if narrow == 4 else make.widest
     return np.dtype(given or fitting)
 
 

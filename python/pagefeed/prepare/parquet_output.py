@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from pagefeed.core.storage import MANIFEST, PARQUET, UNFINISHED
-from pagefeed.errors import FileAccessError
+from pagefeed.errors import FileAccessError, InvalidArgumentError
 from pagefeed.flat import Output, TokenRows
 from pagefeed.prepare.jobs import (
     JOB,
@@ -19,12 +19,10 @@ from pagefeed.prepare.jobs import (
     remove_drafts,
     write_record,
 )
-from pagefeed.prepare.parquet_sinks import Compression, LongTokenSink, TokenSink
+from pagefeed.prepare.parquet_sinks import Compression, TokenSink
 
 _GROUP_BYTES = 64 << 20
 """Bytes of tokens of a row group, before compression."""
-_CORE_BYTES = 4
-"""Bytes of the widest tokens that the core writes."""
 _LOCK = ".convert.lock"
 _FILES = r"part-\d{5,}\.parquet|_manifest\.json|job\.json"
 
@@ -42,6 +40,7 @@ class ParquetOutput(Output):
     """
 
     signs = PARQUET
+    widest = "uint32"
     _: KW_ONLY
     page_bytes: int
     compression: Compression
@@ -52,10 +51,15 @@ class ParquetOutput(Output):
         return (f"{self.path}/",)
 
     def check(self) -> None:
-        """Refuse existing files, unless a killed run of this job left them."""
+        """Refuse wide tokens, and files that no killed run of this job left."""
+        if self.dtype.itemsize > 4:
+            raise InvalidArgumentError(
+                f"dtype={self.dtype.name}: files of Parquet are written with tokens of "
+                "at most 32 bits: give dtype='uint32', which holds any vocabulary"
+            )
         self._shards: list[dict[str, Any]] = []
         self._has_files = True  # Until it is known.
-        self._file: TokenSink | LongTokenSink | None = None
+        self._file: TokenSink | None = None
         self._in_group = self._in_shard = self._num_documents = 0
         self._settings = {
             **self.source,
@@ -120,9 +124,8 @@ class ParquetOutput(Output):
             file.end_group()
             self._in_group = 0
 
-    def _new_file(self) -> TokenSink | LongTokenSink:
-        make = TokenSink if self.dtype.itemsize <= _CORE_BYTES else LongTokenSink
-        file = make(
+    def _new_file(self) -> TokenSink:
+        file = TokenSink(
             self.folder.writer(self._name),
             self.column,
             self.dtype,

@@ -48,8 +48,6 @@ class Criterion(ABC):
     """Whether it needs row groups of one file at a time."""
     counts_rows = False
     """Whether the numbers of rows in the dataset decide, and so do its other files."""
-    is_of_table = False
-    """Whether it selects the rows of a table's snapshot."""
 
     def begin(self) -> None:  # noqa: B027 - most need nothing
         """Read what all row groups need, before the first are labelled."""
@@ -145,7 +143,6 @@ class Listed(Criterion):
         self._rows = dict(rows)
         self._are_deleted = are_deleted
         self.parts = ("not deleted" if are_deleted else "listed",)
-        self.is_of_table = are_deleted
         self.what = "deleted rows" if are_deleted else "listed rows"
         digest = hashlib.blake2b(digest_size=16)
         for file, numbers in sorted(self._rows.items()):

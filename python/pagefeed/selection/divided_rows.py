@@ -16,13 +16,12 @@ from pagefeed.core._base import (
     ArrayWriter,
     Int64Array,
     Work,
-    joined_ranges,
     lazy,
     logger,
 )
 from pagefeed.core.dataset import Spans, derived_arrays, derived_key
-from pagefeed.errors import MissingFileError, StaleFileError
-from pagefeed.selection.criteria import NO_PART, Criterion, Labels
+from pagefeed.errors import StaleFileError
+from pagefeed.selection.criteria import NO_PART, Criterion
 from pagefeed.selection.row_groups import RowGroups, row_groups_of
 
 VERSION = 5
@@ -162,54 +161,3 @@ class DividedRows:
             runs = _Runs(int(part_of_run[begin]), first_row, num_rows, new_page, values)
             runs_of_parts.append(runs)
         return runs_of_parts
-
-
-class EarlierDivision(Criterion):
-    """Divides rows as an earlier division of more files did.
-
-    It reads nothing. Another process, which does not have the division, makes it again.
-
-    Args:
-        division: The division of more files.
-    """
-
-    by_file = False
-
-    def __init__(self, division: DividedRows) -> None:
-        self._division = division
-        criterion = division.criterion
-        self.plain: Criterion = (
-            criterion.plain if isinstance(criterion, EarlierDivision) else criterion
-        )
-        """The criterion that divides rows by their values."""
-        self.parts, self.what = self.plain.parts, self.plain.what
-        self.key = self.plain.key
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as what divides the rows by what they hold."""
-        return _same, (self.plain,)
-
-    def labels(self, row_groups: RowGroups) -> Labels:
-        """Return the parts of the rows of some row groups."""
-        stored, of_all = self._division.stored, self._division.spans.index
-        part_of_row = np.full(row_groups.num_rows, NO_PART, dtype=np.uint16)
-        before, paths = row_groups.index.file_first_row, row_groups.index.recipe.files
-        for file in row_groups.files:
-            file_of_all = of_all.find_file(paths[file])
-            if file_of_all is None:
-                raise MissingFileError(f"{paths[file]} is not in {self.what}")
-            first, end = np.clip(
-                before[file : file + 2], *row_groups.first_rows[[0, -1]]
-            )
-            moved = int(of_all.file_first_row[file_of_all] - before[file])
-            for n in range(len(self.parts)):
-                row = stored[f"{n}.row"]
-                here = slice(*np.searchsorted(row, [first + moved, end + moved]))
-                begins = row[here] - (moved + row_groups.begin)
-                ends = np.diff(stored[f"{n}.rows_before"][here.start : here.stop + 1])
-                part_of_row[joined_ranges(begins, begins + ends)] = n
-        return Labels(part_of_row)
-
-
-def _same(criterion: Criterion) -> Criterion:
-    return criterion

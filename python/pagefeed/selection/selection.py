@@ -32,7 +32,7 @@ from pagefeed.core.dataset import (
 )
 from pagefeed.errors import EmptySelectionError
 from pagefeed.selection.criteria import Scan
-from pagefeed.selection.divided_rows import DividedRows, EarlierDivision
+from pagefeed.selection.divided_rows import DividedRows
 from pagefeed.selection.scanning import summary_of
 
 
@@ -150,27 +150,7 @@ class Selection(RowRuns):
         """Return the same selection over another index of the same files."""
         division = self._division
         rows = division.spans.over(spans)
-        criterion = division.criterion
-        if is_made(division, "stored") and not criterion.counts_rows:
-            criterion = EarlierDivision(division)
-        return Selection(DividedRows(rows, criterion), self._part_index)
-
-    @property
-    def is_of_table(self) -> bool:
-        """Whether it selects the rows of a table's snapshot."""
-        criterion = self._division.criterion
-        plain = criterion.plain if isinstance(criterion, EarlierDivision) else criterion
-        return plain.is_of_table
-
-    def on_top_of(self, spans: Spans) -> Spans:
-        """Return a selection of the same rows in another snapshot of a table."""
-        division = self._division
-        rows = spans if self.before is None else self.before.on_top_of(spans)
-        if self.is_of_table:
-            return rows
-        criterion = division.criterion
-        plain = criterion.plain if isinstance(criterion, EarlierDivision) else criterion
-        return Selection(DividedRows(rows, plain), self._part_index)
+        return Selection(DividedRows(rows, division.criterion), self._part_index)
 
     @property
     def files_with_rows(self) -> list[int]:
@@ -200,9 +180,6 @@ class Selection(RowRuns):
         if before is not None:
             before.check_not_empty()
         rows, criterion = self._division.spans, self._division.criterion
-        criterion = (
-            criterion.plain if isinstance(criterion, EarlierDivision) else criterion
-        )
         summary = ""
         if isinstance(criterion, Scan):
             summary = summary_of(rows, criterion.query.columns)

@@ -47,7 +47,6 @@ class EqualityDeletes(Criterion):
     """Finds columns by their ids."""
 
     by_file = False
-    is_of_table = True
     what = "rows deleted by their values"
     parts = ("not deleted by value",)
 

@@ -76,14 +76,14 @@ def test_shards_are_as_large_as_is_said(tmp_path, to, shard_size):
     ("dtype", "compression"),
     [
         *zip(
-            ["uint8", "int16", "uint16", "uint32", "int64"],
+            ["uint8", "int16", "uint16", "uint32"],
             itertools.cycle(get_args(Compression)),
             strict=False,
         )
     ],
 )
 def test_parquet_is_written_as_is_said(tmp_path, dtype, compression):
-    # Enough tokens for a dictionary. The last token of uint32 and int64 is beyond it.
+    # Enough tokens for a dictionary. The last token of uint32 is beyond it.
     rng = np.random.default_rng(0)
     most = min(np.iinfo(dtype).max, 1 << 17)
     tokens = rng.integers(0, most, 5_000_000).astype(dtype)
@@ -109,7 +109,7 @@ def test_parquet_is_written_as_is_said(tmp_path, dtype, compression):
     chunk = pq.read_metadata(file).row_group(0).column(0)
     codec = {"none": "UNCOMPRESSED"}.get(compression, compression.upper())
     assert chunk.compression == codec
-    width = {"uint32": 3, "int64": 8}.get(dtype, 2)
+    width = {"uint32": 3}.get(dtype, 2)
     held = width * len(tokens) + (1 << 20) * (width == 3) + (1 << 18) * (width == 2)
     assert chunk.total_uncompressed_size < 1.02 * held
     read = pf.parquet(done.files, column="input_ids")
@@ -121,6 +121,21 @@ def test_parquet_is_written_as_is_said(tmp_path, dtype, compression):
     order = np.lexsort(batches.T[:8])
     rows = tokens.astype(np.int64).reshape(-1, 1000)
     assert np.array_equal(batches[order], rows[np.lexsort(rows.T[:8])])
+
+
+def test_tokens_of_64_bits_become_32_in_parquet(tmp_path):
+    for name, last in (("a", 3), ("b", 1 << 32)):
+        rows = pa.array([[1, 2], [last]], pa.list_(pa.int64()))
+        pq.write_table(pa.table({"input_ids": rows}), tmp_path / f"{name}.parquet")
+    source = pf.parquet(tmp_path / "a.parquet", column="input_ids")
+    done = pf.convert(source, tmp_path / "out", to="parquet")
+    assert done.dtype == "uint32"
+    assert documents_of(pf.parquet(done.files, column="input_ids")) == [[1, 2], [3]]
+    with pytest.raises(errors.InvalidArgumentError, match="give dtype='uint32'"):
+        pf.convert(source, tmp_path / "wide", to="parquet", dtype="int64")
+    source = pf.parquet(tmp_path / "b.parquet", column="input_ids")
+    with pytest.raises(errors.TokenRangeError, match="4294967296"):
+        pf.convert(source, tmp_path / "beyond", to="parquet")
 
 
 def test_settings_of_parquet_alone(source, tmp_path, capsys):
