@@ -51,9 +51,12 @@ pub(crate) fn decoded_size(
     }
     let size = match page.header.encoding() {
         Some(Encoding::PLAIN) if is_string => sized(bytes, fixed, num_values)?,
-        Some(Encoding::PLAIN | Encoding::BYTE_STREAM_SPLIT) => {
-            sized(bytes, fixed, num_values).map(|_| fixed)?
+        Some(Encoding::PLAIN) => sized(bytes, fixed, num_values).map(|_| fixed)?,
+        // The reader takes the distance of a value's bytes from their number.
+        Some(Encoding::BYTE_STREAM_SPLIT) if bytes.len() as u64 != fixed => {
+            return Err(damaged_plain(num_values, bytes.len()));
         }
+        Some(Encoding::BYTE_STREAM_SPLIT) => fixed,
         Some(Encoding::RLE_DICTIONARY) => match lengths {
             Some(lengths) => indices::total_length(bytes, 0..num_values, lengths)?,
             None => covered(indices::runs(bytes, num_values)?).map(|()| fixed)?,
@@ -67,15 +70,11 @@ pub(crate) fn decoded_size(
             fixed
         }
         Some(Encoding::DELTA_LENGTH_BYTE_ARRAY) => {
-            let (size, behind) = total(page, deltas(bytes, num_values)?)?;
+            let mut size = 0;
+            let behind = lengths_of(page, bytes, num_values, |length| size += length)?;
             sized(behind, size, num_values).map(|_| size)?
         }
-        Some(Encoding::DELTA_BYTE_ARRAY) => {
-            let (prefixes, behind) = total(page, deltas(bytes, num_values)?)?;
-            let (suffixes, behind) = total(page, deltas(behind, num_values)?)?;
-            sized(behind, suffixes, num_values)?;
-            prefixes.saturating_add(suffixes)
-        }
+        Some(Encoding::DELTA_BYTE_ARRAY) => shared_prefixes(page, num_values)?,
         // The reader refuses what it does not know.
         _ => 0,
     };
@@ -179,21 +178,47 @@ fn deltas(bytes: &[u8], num_values: usize) -> Result<Delta<'_>> {
     Ok(deltas)
 }
 
-/// Returns the sum of all lengths, and the bytes after them. Memory is allocated by the
-/// number of lengths, so it must not exceed that of values and nulls.
-fn total<'a>(page: &DataPage<'_>, deltas: Delta<'a>) -> Result<(u64, &'a [u8])> {
-    let most = num_levels(page)?;
+/// Calls `visit` with each length, and returns the bytes after them. Memory is allocated by
+/// the number of lengths, so it must not exceed that of values and nulls.
+fn lengths_of<'a>(
+    page: &DataPage<'_>,
+    bytes: &'a [u8],
+    num_values: usize,
+    mut visit: impl FnMut(u64),
+) -> Result<&'a [u8]> {
+    let (deltas, most) = (deltas(bytes, num_values)?, num_levels(page)?);
     if deltas.count > most {
         return Err(Error::corrupt(format!(
             "a page of {most} values holds {} lengths",
             deltas.count
         )));
     }
-    let mut sum = 0u64;
-    let behind = deltas.lengths(|lengths| {
-        sum += lengths.iter().map(|&length| u64::from(length)).sum::<u64>();
+    deltas.lengths(|lengths| lengths.iter().for_each(|&length| visit(length.into())))
+}
+
+/// Returns the size of strings that begin like those before them. The reader shortens a
+/// prefix that is longer than the string before, and makes another text of it.
+fn shared_prefixes(page: &DataPage<'_>, num_values: usize) -> Result<u64> {
+    let mut prefixes = Vec::new();
+    reserve(&mut prefixes, num_levels(page)?)?;
+    let behind = lengths_of(page, page.values, num_values, |length| prefixes.push(length))?;
+    let (mut rest, mut last, mut longer) = (prefixes.iter(), 0, None);
+    let (mut size, mut suffixes) = (0u64, 0);
+    let behind = lengths_of(page, behind, num_values, |length| {
+        let prefix = rest.next().copied().unwrap_or(0);
+        longer = longer.or((prefix > last).then_some((prefix, last)));
+        (last, suffixes) = (prefix + length, suffixes + length);
+        size = size.saturating_add(last);
     })?;
-    Ok((sum, behind))
+    if let Some((prefix, last)) = longer {
+        return Err(Error::corrupt(format!(
+            "a text begins with {prefix} bytes of the one before, which has {last}: the page is \
+             damaged, or parquet-mr before 1.8 wrote it, whose pages go on with the text of the \
+             page before (PARQUET-246); write the file anew"
+        )));
+    }
+    sized(behind, suffixes, num_values)?;
+    Ok(size)
 }
 
 /// Bits that a PLAIN value takes at least.

@@ -39,7 +39,8 @@ fn sizes_are_those_of_the_values() {
     let indices = [1, 100 << 1 & 0x7f | 0x80, 1, 1];
     // 100 equal numbers.
     let deltas = [128, 1, 4, 100, 14, 0, 0, 0, 0, 0];
-    let twice = [&deltas[..], &deltas, &[0; 700]].concat();
+    let alone = [128, 1, 4, 100, 0, 0, 0, 0, 0, 0];
+    let twice = [&alone[..], &deltas, &[0; 700]].concat();
     for (column, encoding, count, values, expected) in [
         (INT, Encoding::PLAIN, 4, &[0; 16][..], 16),
         (LONG, Encoding::BYTE_STREAM_SPLIT, 2, &[0; 16], 16),
@@ -56,7 +57,7 @@ fn sizes_are_those_of_the_values() {
             &twice[10..],
             700,
         ),
-        (TEXT, Encoding::DELTA_BYTE_ARRAY, 100, &twice, 1400),
+        (TEXT, Encoding::DELTA_BYTE_ARRAY, 100, &twice, 700),
     ] {
         assert_eq!(size(column, encoding, count, values).unwrap(), expected);
         assert_eq!(size(column, encoding, 0, &[]).unwrap(), 0);
@@ -77,6 +78,36 @@ fn lengths_of_no_strings_are_counted() {
     ] {
         let error = size(TEXT, encoding, 0, &block).unwrap_err();
         assert_eq!(error.kind(), Kind::Corrupt, "{encoding}: {error}");
+    }
+}
+
+#[test]
+fn a_prefix_is_not_longer_than_the_string_before() {
+    // Numbers below 128 in one block: the first, and differences of eight bits.
+    let deltas = |numbers: [u8; 3]| {
+        let mut bytes = vec![128, 1, 4, 3, numbers[0] << 1, 127, 8, 0, 0, 0];
+        bytes.extend(numbers.windows(2).map(|pair| 64 + pair[1] - pair[0]));
+        bytes.resize(10 + 32, 0);
+        bytes
+    };
+    let page = |prefixes| [&deltas(prefixes)[..], &deltas([3, 4, 5]), &[97; 12]].concat();
+    for (prefixes, expected) in [
+        ([0, 3, 7], Some(22)),
+        ([0, 0, 4], Some(16)),
+        ([1, 1, 1], None),
+        ([0, 4, 1], None),
+        ([0, 3, 8], None),
+    ] {
+        let size = size(TEXT, Encoding::DELTA_BYTE_ARRAY, 3, &page(prefixes));
+        assert_eq!(size.map_err(|error| error.kind()).ok(), expected);
+    }
+}
+
+#[test]
+fn the_bytes_of_split_streams_are_those_of_the_values() {
+    for (column, bytes) in [(LONG, 17), (LONG, 24), (FIXED, 33), (FIXED, 48)] {
+        let error = size(column, Encoding::BYTE_STREAM_SPLIT, 2, &vec![0; bytes]);
+        assert_eq!(error.unwrap_err().kind(), Kind::Corrupt);
     }
 }
 
