@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, FieldRef};
 use parquet::basic::{Repetition, Type as PhysicalType};
-use parquet::schema::types::{ColumnDescPtr, ColumnDescriptor, SchemaDescriptor, Type};
+use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor, Type};
 
 /// A leaf of the schema, which is stored as a column chunk.
 #[derive(Clone, Debug)]
@@ -19,10 +19,21 @@ pub struct Leaf {
     pub max_repetition: i16,
     /// Definition level of a value.
     pub max_definition: i16,
-    /// Definition level from which on the outermost list has an element; 0 without lists.
-    pub element_definition: i16,
+    /// Nodes on the path, from the column to the leaf.
+    pub nodes: Vec<Node>,
     /// The crate's own description.
     pub descriptor: ColumnDescPtr,
+}
+
+/// Levels of a node of the schema.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Node {
+    /// Repetition level of a further element of the innermost list.
+    pub repetition: i16,
+    /// Definition level from which on the node is there.
+    pub definition: i16,
+    /// Number of its first leaf, by which nodes of one depth differ.
+    first_leaf: usize,
 }
 
 impl Leaf {
@@ -35,30 +46,48 @@ impl Leaf {
             physical: descriptor.physical_type(),
             max_repetition: descriptor.max_rep_level(),
             max_definition: descriptor.max_def_level(),
-            element_definition: element_definition(schema.root_schema(), &descriptor),
+            nodes: nodes(schema.root_schema(), ordinal),
             descriptor,
         }
     }
+
+    /// Definition level from which on the list whose elements repeat at `repetition` has one.
+    pub fn element_definition(&self, repetition: i16) -> i16 {
+        let list = self.nodes.iter().find(|node| node.repetition == repetition);
+        list.map_or(0, |node| node.definition)
+    }
+
+    /// The innermost node that leaves share.
+    pub fn shared_node(&self, other: &Self) -> Node {
+        let both = self.nodes.iter().zip(&other.nodes);
+        let shared = both.take_while(|(own, other)| own == other).last();
+        shared.map(|(node, _)| *node).unwrap_or_default()
+    }
 }
 
-/// Definition level at which the outermost list on the path of a leaf has an element.
-fn element_definition(root: &Type, leaf: &ColumnDescriptor) -> i16 {
-    let (mut node, mut level) = (root, 0);
-    for name in leaf.path().parts() {
-        if !node.is_group() {
-            break;
-        }
-        let Some(child) = node.get_fields().iter().find(|field| field.name() == name) else {
-            break;
-        };
-        match child.get_basic_info().repetition() {
-            Repetition::REPEATED => return level + 1,
-            Repetition::OPTIONAL => level += 1,
-            Repetition::REQUIRED => {}
-        }
-        node = child;
+/// The nodes above leaf number `ordinal`, and the leaf.
+fn nodes(root: &Type, ordinal: usize) -> Vec<Node> {
+    let (mut fields, mut last, mut nodes) = (root.get_fields(), Node::default(), Vec::new());
+    while let Some(child) = fields.iter().find(|child| {
+        let behind = last.first_leaf + num_leaves(child);
+        let is_inside = ordinal < behind;
+        last.first_leaf = if is_inside { last.first_leaf } else { behind };
+        is_inside
+    }) {
+        let repetition = child.get_basic_info().repetition();
+        last.repetition += i16::from(repetition == Repetition::REPEATED);
+        last.definition += i16::from(repetition != Repetition::REQUIRED);
+        nodes.push(last);
+        fields = if child.is_group() { child.get_fields() } else { &[] };
     }
-    0
+    nodes
+}
+
+fn num_leaves(node: &Type) -> usize {
+    match node.is_group() {
+        true => node.get_fields().iter().map(|node| num_leaves(node)).sum(),
+        false => 1,
+    }
 }
 
 /// The fields inside a type: the item of a list, the entries of a map, the fields of a struct.

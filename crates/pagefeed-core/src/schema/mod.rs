@@ -21,7 +21,7 @@ use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 use parquet::schema::types::SchemaDescriptor;
 
 use crate::error::{Error, Result, catch_damage};
-pub use leaf::Leaf;
+pub use leaf::{Leaf, Node};
 pub(crate) use leaf::children;
 use tree::SchemaTree;
 

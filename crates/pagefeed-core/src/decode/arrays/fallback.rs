@@ -2,6 +2,7 @@
 //! opened and checked.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use arrow_array::ArrayRef;
 use bytes::Bytes;
@@ -13,6 +14,7 @@ use parquet::column::page::{Page, PageIterator, PageReader};
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
+use super::records::{Records, check_levels};
 use crate::buffers::{RecycledBuffer, check_available};
 use crate::decode::cursor::{OpenPage, PageCursor};
 use crate::decode::steps::{Step, StepReader};
@@ -41,16 +43,26 @@ pub(crate) fn decode(
     for run in runs {
         base = base.min(first_record(run)?);
     }
+    let rows = first_row..first_row.saturating_add(num_rows);
     let skipped = to_usize(first_row - base)?;
     let selected = to_usize(num_rows)?;
     let mut size = 0u64;
+    let mut levels = Vec::new();
     let chunks = schema
         .leaves
         .iter()
         .zip(runs)
         .enumerate()
         .map(|(ordinal, (leaf, run))| {
-            let chunk = Chunk::open(opener, leaf, run, base, |page, decoded_size| {
+            let mut records = Records::new(leaf);
+            let is_alone = runs.len() == 1;
+            let chunk = Chunk::open(opener, leaf, run, base, &rows, |open, decoded_size| {
+                let page = &open.page;
+                // A list without nulls, alone in its column, cannot contradict anything.
+                if !is_alone || leaf.max_repetition > 0 && (!open.is_full() || records.has_nulls())
+                {
+                    records.append(open)?;
+                }
                 let data_type = schema.field.data_type();
                 let more = bounds::array_size(page, leaf, decoded_size, data_type, ordinal)?;
                 size = check_page_size(size.saturating_add(more))?;
@@ -64,9 +76,12 @@ pub(crate) fn decode(
                     base + chunk.num_rows as u64
                 )));
             }
+            levels.push(records);
             Ok((leaf.ordinal, chunk))
         })
         .collect::<Result<Vec<_>>>()?;
+    check_levels(&schema.leaves, &levels)?;
+    drop(levels);
     let pages = ColumnPages {
         chunks,
         num_rows: skipped + selected,
@@ -112,21 +127,23 @@ struct Chunk {
 }
 
 impl Chunk {
-    /// Opens the pages of a run. `bound` gets the decoded size of each page and may
-    /// refuse it.
+    /// Opens the pages of a run that some rows of the row group need. `bound` gets each
+    /// page and its decoded size and may refuse it.
     fn open(
         opener: &mut PageOpener,
         leaf: &Leaf,
         run: &PageRun,
         base: u64,
-        mut bound: impl FnMut(&DataPage<'_>, u64) -> Result<()>,
+        rows: &Range<u64>,
+        mut bound: impl FnMut(&OpenPage<'_>, u64) -> Result<()>,
     ) -> Result<Self> {
         let gap = to_usize(first_record(run)? - base)?;
         let mut num_rows = gap + usize::from(run.starts_mid_record);
         let narrow = Storage::of(leaf).ok().filter(|_| is_narrow(leaf));
         let mut steps = VecDeque::new();
         let mut dictionary = None;
-        let mut cursor = PageCursor::new(leaf, run, 0..run.num_rows);
+        let rows = run.rows_of(rows);
+        let mut cursor = PageCursor::new(leaf, run, rows.start..rows.end.min(run.num_rows));
         while let Some(stored) = cursor.next()? {
             if stored.has_indices() && dictionary.is_none() {
                 let page = cursor.dictionary()?;
@@ -138,7 +155,7 @@ impl Chunk {
             let open = cursor.open(opener, &stored)?;
             let (page, num_values) = (&open.page, open.num_present);
             let lengths = dictionary.as_ref().and_then(|d| d.lengths.as_deref());
-            bound(page, bounds::decoded_size(page, leaf, num_values, lengths)?)?;
+            bound(&open, bounds::decoded_size(page, leaf, num_values, lengths)?)?;
             if let Some(storage) = narrow
                 && !stored.has_indices()
             {

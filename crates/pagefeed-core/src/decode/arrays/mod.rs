@@ -86,6 +86,7 @@ pub fn decode_array_by(
         Some(array) => array,
         None => {
             let array = fallback::decode(opener, schema, runs, first_row, num_rows)?;
+            let array = nested::with_outer_nulls(array, &schema.field)?;
             if schema.needs_validation {
                 array.to_data().validate_full()?;
             }

@@ -3,21 +3,19 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, GenericListArray, OffsetSizeTrait, StructArray};
+use arrow_array::{Array, ArrayRef, GenericListArray, OffsetSizeTrait, StructArray, make_array};
 use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
+use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field, FieldRef};
 
-use super::records::Records;
+use super::records::{Records, check_levels};
 use super::strings;
 use crate::buffers::reserve;
 use crate::decode::PageRun;
 use crate::error::{Error, Result};
 use crate::lists::too_many;
 use crate::page::PageOpener;
-use crate::schema::{ColumnSchema, Leaf};
-
-/// Levels and values of a leaf, without the nodes around it.
-type Column = (Records, ArrayRef);
+use crate::schema::{ColumnSchema, Leaf, children};
 
 /// Decodes a column of strings, or of structs and lists of strings; `None` for other
 /// columns and encodings.
@@ -31,14 +29,17 @@ pub(crate) fn decode(
     if !is_readable(&schema.field, Depth::default(), &schema.leaves, &mut types) {
         return Ok(None);
     }
-    let mut columns: Vec<Column> = Vec::with_capacity(runs.len());
+    let (mut records, mut values) = (Vec::new(), Vec::new());
     for ((leaf, run), data_type) in schema.leaves.iter().zip(runs).zip(types) {
-        let Some(column) = strings::read(opener, run, leaf, data_type, run.rows_of(rows))? else {
+        let Some(read) = strings::read(opener, run, leaf, data_type, run.rows_of(rows))? else {
             return Ok(None);
         };
-        columns.push(column);
+        records.push(read.0);
+        values.push(read.1);
     }
-    assemble(&schema.field, Depth::default(), &columns, &mut 0).map(Some)
+    check_levels(&schema.leaves, &records)?;
+    let columns = (&records[..], &values[..]);
+    assemble(&schema.field, Depth::default(), columns, &mut 0).map(Some)
 }
 
 /// Levels of a node of the schema.
@@ -97,24 +98,23 @@ fn is_readable<'a>(
     }
 }
 
-/// The array of `field`, whose leaves begin with number `next`.
-fn assemble(field: &Field, depth: Depth, columns: &[Column], next: &mut usize) -> Result<ArrayRef> {
-    let (records, leaf) = &columns[*next];
+/// The array of `field`, whose leaves begin with number `next`; `columns` are the levels of
+/// the leaves, and their values without the nodes around them.
+fn assemble(
+    field: &Field,
+    depth: Depth,
+    columns: (&[Records], &[ArrayRef]),
+    next: &mut usize,
+) -> Result<ArrayRef> {
+    let (records, leaf) = (&columns.0[*next], &columns.1[*next]);
     let inside = depth.of(field);
     match field.data_type() {
         DataType::Struct(fields) => {
             let mut arrays = Vec::with_capacity(fields.len());
             for field in fields {
-                let (other, _) = &columns[*next];
-                if !records.agrees(other, inside.repetition, inside.element) {
-                    return Err(Error::corrupt(format!(
-                        "the lists of field {:?} are of other lengths than its neighbours'",
-                        field.name()
-                    )));
-                }
                 arrays.push(assemble(field, inside, columns, next)?);
             }
-            let nulls = validity(field, inside, records)?;
+            let nulls = validity(inside, records)?;
             Ok(Arc::new(StructArray::try_new(
                 fields.clone(),
                 arrays,
@@ -123,7 +123,7 @@ fn assemble(field: &Field, depth: Depth, columns: &[Column], next: &mut usize) -
         }
         DataType::List(item) | DataType::LargeList(item) => {
             let values = assemble(item, inside.in_list(), columns, next)?;
-            let nulls = validity(field, inside, records)?;
+            let nulls = validity(inside, records)?;
             match field.data_type() {
                 DataType::LargeList(_) => lists::<i64>(item, inside, records, values, nulls),
                 _ => lists::<i32>(item, inside, records, values, nulls),
@@ -136,9 +136,10 @@ fn assemble(field: &Field, depth: Depth, columns: &[Column], next: &mut usize) -
     }
 }
 
-/// Returns which entries of a node are not null; `None` if all are null-free.
-fn validity(field: &Field, depth: Depth, records: &Records) -> Result<Option<NullBuffer>> {
-    if !field.is_nullable() || !records.has_nulls() {
+/// Returns which entries of a node are not null; `None` if all are null-free. A required node
+/// has the nulls of the struct around it, without which Arrow takes those inside for damage.
+fn validity(depth: Depth, records: &Records) -> Result<Option<NullBuffer>> {
+    if depth.definition == depth.element || !records.has_nulls() {
         return Ok(None);
     }
     let elements = records.elements(depth.repetition, depth.element)?;
@@ -178,4 +179,37 @@ fn lists<O: OffsetSizeTrait>(
     let offsets = OffsetBuffer::new(offsets.into());
     let list = GenericListArray::<O>::try_new(item.clone(), offsets, values, nulls)?;
     Ok(Arc::new(list))
+}
+
+/// Gives required structs the nulls of the struct around them, which the crate leaves out, where
+/// there are such structs.
+pub(super) fn with_outer_nulls(array: ArrayRef, field: &Field) -> Result<ArrayRef> {
+    Ok(match has_required_struct(field, false) {
+        true => make_array(masked(array.to_data(), None)?),
+        false => array,
+    })
+}
+
+/// Whether a required struct may be null by the struct around it.
+fn has_required_struct(field: &Field, may_be_null: bool) -> bool {
+    let is_struct = matches!(field.data_type(), DataType::Struct(_));
+    let is_hidden = is_struct && may_be_null && !field.is_nullable();
+    let inside = is_struct && (field.is_nullable() || may_be_null);
+    let mut fields = children(field.data_type()).iter();
+    is_hidden || fields.any(|field| has_required_struct(field, inside))
+}
+
+fn masked(data: ArrayData, outer: Option<NullBuffer>) -> Result<ArrayData> {
+    let is_struct = matches!(data.data_type(), DataType::Struct(_));
+    let nulls = data.nulls().cloned().or(outer.filter(|_| is_struct));
+    let fields = children(data.data_type()).to_vec();
+    if fields.is_empty() {
+        return Ok(data);
+    }
+    let inside = data.child_data().iter().zip(&fields).map(|(child, field)| {
+        let outer = nulls.clone().filter(|_| is_struct && !field.is_nullable());
+        masked(child.clone(), outer)
+    });
+    let inside = inside.collect::<Result<Vec<_>>>()?;
+    Ok(data.into_builder().nulls(nulls).child_data(inside).build()?)
 }

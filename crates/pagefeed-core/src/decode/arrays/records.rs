@@ -2,9 +2,9 @@
 
 use crate::buffers::reserve;
 use crate::decode::cursor::OpenPage;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::levels::unpack_levels;
-use crate::schema::Leaf;
+use crate::schema::{Leaf, Node};
 
 /// The levels of the rows asked for, read page by page.
 #[derive(Default)]
@@ -74,17 +74,62 @@ impl Records {
         Ok(found)
     }
 
-    /// Whether two leaves have equally long lists: those that continue at `repetition`
-    /// and above, whose elements are present from definition level `element` on.
-    pub(crate) fn agrees(&self, other: &Self, repetition: i16, element: u8) -> bool {
-        if self.max.1 == repetition && other.max.1 == repetition {
-            return self.repetition == other.repetition;
+    /// Refuses a list that has no element and goes on. Whatever reads such levels loses the
+    /// elements, or gives them to another list.
+    fn check_lists(&self, leaf: &Leaf) -> Result<()> {
+        if leaf.max_repetition == 0 || !self.has_nulls() {
+            return Ok(());
         }
-        let is_element = |&(r, d): &(u8, u8)| i16::from(r) <= repetition && d >= element;
-        let (left, right) = (
-            self.levels().filter(is_element),
-            other.levels().filter(is_element),
-        );
-        left.map(|(r, _)| r).eq(right.map(|(r, _)| r))
+        let elements: Vec<u8> = (0..=leaf.max_repetition)
+            .map(|repetition| leaf.element_definition(repetition) as u8)
+            .collect();
+        let mut last = u8::MAX;
+        for (repetition, definition) in self.levels() {
+            // Which is 0 for a level that begins a row.
+            let element = match repetition {
+                0 => 0,
+                _ => elements[usize::from(repetition)],
+            };
+            if definition.min(last) < element {
+                return Err(Error::corrupt(format!(
+                    "a list in {} is empty or null and goes on",
+                    leaf.path
+                )));
+            }
+            last = definition;
+        }
+        Ok(())
+    }
+
+    /// The levels of the instances of a node, as all leaves below it must have them.
+    fn of_node(&self, node: Node) -> impl Iterator<Item = (u8, u8)> + '_ {
+        let [most, definition] = [node.repetition as u8, node.definition as u8];
+        let levels = self.levels().filter(move |&(r, _)| r <= most);
+        levels.map(move |(r, d)| (r, d.min(definition)))
     }
 }
+
+/// Refuses levels that contradict each other: those of a leaf, and those of leaves that
+/// have lists and structs in common, of which readers take the levels of one.
+pub(crate) fn check_levels(leaves: &[Leaf], records: &[Records]) -> Result<()> {
+    for (leaf, own) in leaves.iter().zip(records) {
+        own.check_lists(leaf)?;
+    }
+    for (leaf, own) in leaves.windows(2).zip(records.windows(2)) {
+        let ([first, second], [left, right]) = (leaf, own) else {
+            continue;
+        };
+        let node = first.shared_node(second);
+        let are_flat = node.repetition == 0 && !left.has_nulls() && !right.has_nulls();
+        if !are_flat && !left.of_node(node).eq(right.of_node(node)) {
+            return Err(Error::corrupt(format!(
+                "{} and {} contradict each other: their lists or structs are of other rows",
+                first.path, second.path
+            )));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

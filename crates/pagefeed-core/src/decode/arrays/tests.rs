@@ -12,7 +12,7 @@ use crate::decode::tests::{Random, Rows, StoredPage, encode_hybrid, encode_lists
 use crate::schema::Leaf;
 
 /// The schema of a column as the crate's writer stores it.
-fn schema(data_type: DataType, nullable: bool) -> ColumnSchema {
+pub(super) fn schema(data_type: DataType, nullable: bool) -> ColumnSchema {
     let field = Field::new("column", data_type, nullable);
     let schema = Arc::new(Schema::new(vec![field]));
     let batch = RecordBatch::new_empty(schema.clone());

@@ -21,6 +21,8 @@ pub(crate) struct RowReader<'a> {
     /// Row number of the first row, for messages.
     first_row: u64,
     num_rows: usize,
+    /// Whether the last row is without elements, so that it cannot go on.
+    is_empty: bool,
     /// The inner lists of lists of lists.
     pub(super) elements: Option<Elements>,
 }
@@ -44,6 +46,7 @@ impl<'a> RowReader<'a> {
             allow_nulls: false,
             first_row: cursor.run.first_row + rows.start,
             num_rows,
+            is_empty: false,
             elements: None,
         })
     }
@@ -118,7 +121,7 @@ impl<'a> RowReader<'a> {
     /// row before, possibly of the page before.
     fn read_lists(&mut self, page: &OpenPage<'_>) -> Result<()> {
         let (levels, leaf) = (&page.levels, self.leaf);
-        if page.is_full() {
+        if page.is_full() && !self.is_empty {
             let before = self.num_values;
             for_each_record(&page.page, leaf, |position| {
                 match levels.contains(&position) {
@@ -152,12 +155,14 @@ impl<'a> RowReader<'a> {
         continues: bool,
     ) -> Result<()> {
         let counts = definitions.advance(count)?;
+        let goes_on = count > usize::from(!continues);
+        if goes_on && (counts.no_elements > 0 || continues && self.is_empty) {
+            return Err(self.in_row("is an empty list and goes on", Error::corrupt));
+        }
         self.num_values += counts.present;
+        self.is_empty = counts.no_elements > 0 || count == 0 && self.is_empty;
         if counts.present == count {
             return Ok(());
-        }
-        if counts.no_elements > 0 && (continues || count > 1) {
-            return Err(self.in_row("is an empty list and goes on", Error::corrupt));
         }
         if counts.null_elements > 0 && !self.allow_nulls {
             let what = "holds a null token; only whole rows may be null";
@@ -221,7 +226,9 @@ fn grow(numbers: &mut Vec<u32>) -> Result<()> {
 impl RowReader<'_> {
     /// Reads the levels of a page of lists of lists, see [`RowReader::read`].
     fn read_lists_of_lists(&mut self, page: &OpenPage<'_>) -> Result<()> {
-        match page.is_full() {
+        // Else the page may go on with a list that is empty.
+        let is_open = self.elements.as_ref().is_none_or(|own| own.is_open == [true; 2]);
+        match page.is_full() && (is_open || !page.starts_mid_record) {
             true => self.read_full_lists(page),
             false => self.read_any_lists(page),
         }
@@ -256,7 +263,7 @@ impl RowReader<'_> {
             unpack_levels(bytes, max, wanted.clone(), levels)?;
         }
         let level = |level: i16| u8::try_from(level).unwrap_or(u8::MAX);
-        let (outer, max) = (level(leaf.element_definition), level(max));
+        let (outer, max) = (level(leaf.element_definition(1)), level(max));
         let inner = level(leaf.descriptor.repeated_ancestor_def_level());
         for (repetition, definition) in repetition.into_iter().zip(definition) {
             if repetition == 0 {
