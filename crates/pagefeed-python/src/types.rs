@@ -19,6 +19,8 @@ pub fn width_of(data_type: &DataType) -> usize {
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
             width_of(item.data_type())
         }
+        // A path leads through structs of what it names alone.
+        DataType::Struct(fields) if fields.len() == 1 => width_of(fields[0].data_type()),
         other => other.primitive_width().unwrap_or(0),
     }
 }

@@ -201,7 +201,9 @@ fn lengths_of<'a>(
 fn shared_prefixes(page: &DataPage<'_>, num_values: usize) -> Result<u64> {
     let mut prefixes = Vec::new();
     reserve(&mut prefixes, num_levels(page)?)?;
-    let behind = lengths_of(page, page.values, num_values, |length| prefixes.push(length))?;
+    let behind = lengths_of(page, page.values, num_values, |length| {
+        prefixes.push(length)
+    })?;
     let (mut rest, mut last, mut longer) = (prefixes.iter(), 0, None);
     let (mut size, mut suffixes) = (0u64, 0);
     let behind = lengths_of(page, behind, num_values, |length| {

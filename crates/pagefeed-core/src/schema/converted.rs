@@ -1,63 +1,145 @@
-//! Schemas without annotations that nobody knows, or that contradict a logical type: some
-//! old writers left numbers that the format does not define, which say nothing about the
-//! values. Of a list or a map the logical type stands, as the format has it.
+//! Schemas without annotations that the crate does not take: numbers that the format does not
+//! define, which some old writers left, and those that contradict a physical or a logical type.
+//! They say nothing about the values. Of a list or a map the logical type stands, as the format
+//! has it.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use crate::error::Result;
 use crate::thrift::{Reader, Wire, put_varint, read_fields};
 
-/// `converted_type` of a schema element.
+/// Fields of a schema element.
 const CONVERTED_TYPE: i16 = 6;
-/// `logicalType` of a schema element, a union.
+const SCALE: i16 = 7;
+/// A union.
 const LOGICAL_TYPE: i16 = 10;
-/// Converted types of groups.
+/// Logical types of groups.
 const MAP: i16 = 2;
 const LIST: i16 = 3;
+/// Converted types.
+const DECIMAL: i32 = 5;
+/// Logical type of a column that has no other.
+const UNKNOWN: i16 = 11;
+/// The last logical type that the crate knows.
+const LAST_KNOWN: i16 = 18;
 
-/// Returns the list of schema elements without unknown converted types.
+/// What an element says about its values.
+#[derive(Default)]
+struct Annotations {
+    /// Physical type of a leaf, by its number.
+    physical: Option<i32>,
+    length: i32,
+    converted: Option<i32>,
+    has_scale: bool,
+    /// Member of the union that is the logical type.
+    logical: Option<i16>,
+}
+
+/// Returns the list of schema elements without unknown converted types, and with the scale of
+/// decimals, which is 0 where it is left out.
 pub fn known_only(list: &[u8]) -> Result<Cow<'_, [u8]>> {
+    rewritten(list, |own| {
+        let is_known = |converted| is_known(converted, own.logical);
+        [own.converted.is_none_or(is_known), true]
+    })
+}
+
+/// Returns a footer without annotations of leaves other than `selected`, and of those without
+/// what their physical types cannot have.
+pub fn of_leaves(footer: &[u8], selected: &Range<usize>) -> Result<Vec<u8>> {
+    let (mut at, mut num_leaves) = (0..0, 0);
+    let mut reader = Reader::new(footer);
+    read_fields!(reader, {
+        (2, Wire::List) => {
+            let start = reader.position();
+            reader.skip(Wire::List)?;
+            at = start..reader.position();
+        },
+    })?;
+    let list = rewritten(&footer[at.clone()], |own| {
+        let Some(physical) = own.physical else {
+            return [true, true];
+        };
+        num_leaves += 1;
+        if !selected.contains(&(num_leaves - 1)) {
+            return [false, false];
+        }
+        let fits = |converted| fits_converted(converted, physical, own.length);
+        let [converted, logical] = [
+            own.converted.is_some_and(fits),
+            own.logical
+                .is_some_and(|it| fits_logical(it, physical, own.length)),
+        ];
+        // The crate takes both only if they are the same.
+        let is_named = own
+            .logical
+            .is_some_and(|it| it != UNKNOWN && it <= LAST_KNOWN);
+        [
+            converted && !(logical && is_named),
+            logical && (is_named || !converted),
+        ]
+    })?;
+    Ok([&footer[..at.start], &list, &footer[at.end..]].concat())
+}
+
+/// Returns the list of schema elements, of which `keeps` tells whether converted and logical
+/// type stay.
+fn rewritten(
+    list: &[u8],
+    mut keeps: impl FnMut(&Annotations) -> [bool; 2],
+) -> Result<Cow<'_, [u8]>> {
     let mut reader = Reader::new(list);
     let count = reader.list_of(Wire::Struct)?;
     let mut stripped = list[..reader.position()].to_vec();
-    let mut has_unknown = false;
+    let mut has_changed = false;
     for _ in 0..count {
-        let logical = logical_type(&list[reader.position()..])?;
+        let own = annotations(&list[reader.position()..])?;
+        let [keeps_converted, keeps_logical] = keeps(&own);
+        let mut lacks_scale = own.converted == Some(DECIMAL) && !own.has_scale;
         let mut last = 0i16;
         reader.fields(|id, wire, reader| {
             let start = reader.position();
-            if (id, wire) == (CONVERTED_TYPE, Wire::I32) {
-                if !is_known(reader.i32()?, logical) {
-                    has_unknown = true;
-                    return Ok(());
-                }
-            } else {
-                reader.skip(wire)?;
+            reader.skip(wire)?;
+            if id == CONVERTED_TYPE && !keeps_converted || id == LOGICAL_TYPE && !keeps_logical {
+                has_changed = true;
+                return Ok(());
             }
             push_field(&mut stripped, last, id, wire);
             stripped.extend_from_slice(&list[start..reader.position()]);
             last = id;
+            if id == CONVERTED_TYPE && std::mem::take(&mut lacks_scale) {
+                push_field(&mut stripped, last, SCALE, Wire::I32);
+                stripped.push(0);
+                (last, has_changed) = (SCALE, true);
+            }
             Ok(())
         })?;
         stripped.push(0);
     }
-    Ok(match has_unknown {
+    Ok(match has_changed {
         true => Cow::Owned(stripped),
         false => Cow::Borrowed(list),
     })
 }
 
-/// Returns the member of the union that is the logical type of an element.
-fn logical_type(element: &[u8]) -> Result<Option<i16>> {
-    let mut chosen = None;
+fn annotations(element: &[u8]) -> Result<Annotations> {
+    let mut own = Annotations::default();
     let mut reader = Reader::new(element);
     read_fields!(reader, {
+        (1, Wire::I32) => own.physical = Some(reader.i32()?),
+        (2, Wire::I32) => own.length = reader.i32()?,
+        (CONVERTED_TYPE, Wire::I32) => own.converted = Some(reader.i32()?),
+        (SCALE, Wire::I32) => {
+            own.has_scale = true;
+            reader.i32()?;
+        },
         (LOGICAL_TYPE, Wire::Struct) => reader.fields(|member, wire, reader| {
-            chosen = Some(member);
+            own.logical = Some(member);
             reader.skip(wire)
         })?,
     })?;
-    Ok(chosen)
+    Ok(own)
 }
 
 /// Whether the format has this converted type together with the logical type.
@@ -66,6 +148,33 @@ fn is_known(converted: i32, logical: Option<i16>) -> bool {
         Some(LIST) => converted == 3,
         Some(MAP) => matches!(converted, 1 | 2),
         _ => (0..=21).contains(&converted), // The last is INTERVAL.
+    }
+}
+
+/// Whether leaves of a physical type may have a converted type, both by their numbers: INT32
+/// is 1, INT64 2, BYTE_ARRAY 6, FIXED_LEN_BYTE_ARRAY 7.
+fn fits_converted(converted: i32, physical: i32, length: i32) -> bool {
+    match converted {
+        0 | 4 | 19 | 20 => physical == 6,
+        DECIMAL => matches!(physical, 1 | 2 | 6 | 7),
+        6 | 7 | 11..=13 | 15..=17 => physical == 1,
+        8..=10 | 14 | 18 => physical == 2,
+        21 => physical == 7 && length == 12,
+        _ => false,
+    }
+}
+
+/// The same for a logical type.
+fn fits_logical(logical: i16, physical: i32, length: i32) -> bool {
+    match logical {
+        1 | 4 | 12 | 13 | 17 | 18 => physical == 6,
+        5 => matches!(physical, 1 | 2 | 6 | 7),
+        6 => physical == 1,
+        7 | 10 => matches!(physical, 1 | 2),
+        8 => physical == 2,
+        14 => physical == 7 && length == 16,
+        15 => physical == 7 && length == 2,
+        _ => true,
     }
 }
 

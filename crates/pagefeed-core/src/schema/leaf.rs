@@ -78,7 +78,11 @@ fn nodes(root: &Type, ordinal: usize) -> Vec<Node> {
         last.repetition += i16::from(repetition == Repetition::REPEATED);
         last.definition += i16::from(repetition != Repetition::REQUIRED);
         nodes.push(last);
-        fields = if child.is_group() { child.get_fields() } else { &[] };
+        fields = if child.is_group() {
+            child.get_fields()
+        } else {
+            &[]
+        };
     }
     nodes
 }

@@ -21,8 +21,8 @@ use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 use parquet::schema::types::SchemaDescriptor;
 
 use crate::error::{Error, Result, catch_damage};
-pub use leaf::{Leaf, Node};
 pub(crate) use leaf::children;
+pub use leaf::{Leaf, Node};
 use tree::SchemaTree;
 
 /// A column as asked for, in one schema: its leaves and its Arrow type.
@@ -54,7 +54,13 @@ impl ColumnSchema {
         let tree = SchemaTree::of_footer(footer)?;
         let selected = tree.select(column)?;
         // The tree is sound, so that the crate may recurse and allocate by it.
-        let metadata = catch_damage(|| Ok(ParquetMetaDataReader::decode_metadata(footer)?))?;
+        let decode =
+            |footer: &[u8]| catch_damage(|| Ok(ParquetMetaDataReader::decode_metadata(footer)?));
+        // What other columns are annotated with does not matter here.
+        let metadata = match decode(footer) {
+            Err(_) => decode(&converted::of_leaves(footer, &selected)?)?,
+            metadata => metadata?,
+        };
         let descriptor = metadata.file_metadata().schema_descr();
         if descriptor.num_columns() != tree.num_leaves() {
             return Err(Error::corrupt(format!(

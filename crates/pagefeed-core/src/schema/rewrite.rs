@@ -2,7 +2,8 @@
 //!
 //! Half a map is a list of structs: the crate only knows whole maps. And INT96 timestamps
 //! are read as twelve bytes each and converted by [`timestamps`]: the crate takes their
-//! unsigned day as signed, and years that 64 bits do not hold wrap around.
+//! unsigned day as signed, and years that 64 bits do not hold wrap around. Intervals stay
+//! twelve bytes, of which the crate would drop the months.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,7 +17,8 @@ use parquet::schema::types::{Type, TypePtr};
 use super::leaf::children;
 use crate::error::{Error, Result};
 
-/// Bytes of an INT96 timestamp: nanoseconds of the day, Julian day.
+/// Bytes of an INT96 timestamp: nanoseconds of the day, Julian day. And of an interval: months,
+/// days, milliseconds.
 const INT96_BYTES: i32 = 12;
 /// Number of the physical type in the format.
 pub const INT96: i32 = 3;
@@ -81,7 +83,9 @@ impl Rewriter<'_> {
 
     fn leaf(&mut self, node: &TypePtr, ordinal: usize) -> Result<TypePtr> {
         let info = node.get_basic_info();
-        if !self.selected.contains(&ordinal) || node.get_physical_type() != PhysicalType::INT96 {
+        let is_bytes = node.get_physical_type() == PhysicalType::INT96
+            || info.converted_type() == ConvertedType::INTERVAL;
+        if !self.selected.contains(&ordinal) || !is_bytes {
             return Ok(Arc::clone(node));
         }
         self.has_changed = true;

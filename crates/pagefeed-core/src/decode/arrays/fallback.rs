@@ -155,7 +155,10 @@ impl Chunk {
             let open = cursor.open(opener, &stored)?;
             let (page, num_values) = (&open.page, open.num_present);
             let lengths = dictionary.as_ref().and_then(|d| d.lengths.as_deref());
-            bound(&open, bounds::decoded_size(page, leaf, num_values, lengths)?)?;
+            bound(
+                &open,
+                bounds::decoded_size(page, leaf, num_values, lengths)?,
+            )?;
             if let Some(storage) = narrow
                 && !stored.has_indices()
             {

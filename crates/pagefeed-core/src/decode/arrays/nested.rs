@@ -211,5 +211,9 @@ fn masked(data: ArrayData, outer: Option<NullBuffer>) -> Result<ArrayData> {
         masked(child.clone(), outer)
     });
     let inside = inside.collect::<Result<Vec<_>>>()?;
-    Ok(data.into_builder().nulls(nulls).child_data(inside).build()?)
+    Ok(data
+        .into_builder()
+        .nulls(nulls)
+        .child_data(inside)
+        .build()?)
 }

@@ -227,7 +227,10 @@ impl RowReader<'_> {
     /// Reads the levels of a page of lists of lists, see [`RowReader::read`].
     fn read_lists_of_lists(&mut self, page: &OpenPage<'_>) -> Result<()> {
         // Else the page may go on with a list that is empty.
-        let is_open = self.elements.as_ref().is_none_or(|own| own.is_open == [true; 2]);
+        let is_open = self
+            .elements
+            .as_ref()
+            .is_none_or(|own| own.is_open == [true; 2]);
         match page.is_full() && (is_open || !page.starts_mid_record) {
             true => self.read_full_lists(page),
             false => self.read_any_lists(page),

@@ -61,22 +61,31 @@ pub fn locate(
     if chunk.num_values == 0 {
         return ChunkPages::new(None, &[], num_rows);
     }
-    let found = |reader: &mut ChunkReader<'_>| match (regions, &chunk.offset_index) {
-        (Some(regions), Some(offset_index)) => {
+    let found = |reader: &mut ChunkReader<'_>| {
+        if let (Some(regions), Some(offset_index)) = (regions, &chunk.offset_index) {
             let bytes = regions.get(offset_index)?;
             let locations = parse_offset_index(bytes, chunk, num_rows)?;
-            indexed(reader, regions, &locations, chunk, leaf, num_rows)
+            if !leaves_out_headers(&locations, chunk) {
+                return indexed(reader, regions, &locations, chunk, leaf, num_rows);
+            }
         }
-        _ => {
-            let (dictionary, pages) = reader.walk()?;
-            ChunkPages::new(dictionary, &pages, num_rows)
-        }
+        let (dictionary, pages) = reader.walk()?;
+        ChunkPages::new(dictionary, &pages, num_rows)
     };
     let pages = found(reader)?;
     match reader.finds_miscounted(&pages) {
         true => found(reader),
         false => Ok(pages),
     }
+}
+
+/// Whether the sizes of pages are those without their headers, as parquet-go of xitongsys and
+/// parquet-dotnet write them: bytes are left behind every page.
+fn leaves_out_headers(locations: &[PageLocation], chunk: &Chunk) -> bool {
+    let next = locations.iter().skip(1).map(|page| page.offset);
+    let ends = next.chain([chunk.byte_range().end]);
+    let mut pages = locations.iter().zip(ends);
+    pages.all(|(page, end)| page.offset + page.size < end)
 }
 
 fn indexed(
