@@ -194,6 +194,21 @@ def test_offset_indexes_over_split_records(
     assert_all([trusted], {"same"})
 
 
+@pytest.mark.parametrize("column", COLUMNS)
+def test_sizes_without_headers_are_read_by_headers(
+    sound: dict[str, Path], tmp_path: Path, column: str
+):
+    data = sound["v1-zstd-index"].read_bytes()
+    found = offset_index(data, column_chunks(read_footer(data), column)[0])
+    for location in found:
+        location[2] = i32(location[2].value - 20)
+    path = tmp_path / "without.parquet"
+    path.write_bytes(with_offset_index(data, column, found))
+    [outcome] = probe([Job(path=path, column=column, expected=sound["v1-zstd-index"])])
+    assert outcome.outcome == "same", str(outcome)
+    assert len(pagefeed.PageIndex.build(path, column=column)) > 1
+
+
 def flat_file(tmp_path: Path, rows: list[int]) -> Path:
     """Three pages of 12, 10 and 8 rows, indexed as beginning with `rows`."""
     numbers, pages, at = iter(range(30)), [], 0

@@ -11,6 +11,7 @@ import pytest
 
 import pagefeed
 from models import golden
+from pagefeed import Loader, Packed, Windows
 
 LAYOUTS: dict[str, dict[str, Any]] = {
     "v1": {"data_page_version": "1.0"},
@@ -265,3 +266,33 @@ def test_dictionaries_given_up_midway(tmp_path: Path, layout: str, column: str):
     encodings = pq.read_metadata(path).row_group(0).column(0).encodings
     assert {"PLAIN", "RLE_DICTIONARY"} <= set(encodings)
     assert len(golden.check_pages(path, column)) > 20
+
+
+@pytest.mark.parametrize("sequences", [Windows(3), Packed(3)])
+def test_tokens_inside_of_structs_are_cut_into_sequences(
+    tmp_path: Path, sequences: Windows | Packed
+):
+    rows = [{"tokens": [1, 2, 3]}, None, {"tokens": [4, 5, 6, 7]}, {"tokens": None}]
+    kind = pa.struct([("tokens", pa.list_(pa.int32())), ("source", pa.string())])
+    pq.write_table(pa.table({"doc": pa.array(rows, kind)}), tmp_path / "a.parquet")
+    flat = {"tokens": [row and row["tokens"] for row in rows]}
+    pq.write_table(
+        pa.table({"tokens": pa.array(flat["tokens"], pa.list_(pa.int32()))}),
+        tmp_path / "b.parquet",
+    )
+    nested, plain = (
+        [
+            {name: np.asarray(batch[name]).tolist() for name in batch}
+            for batch in Loader(
+                pagefeed.parquet(tmp_path / name, column=column),
+                sequences=sequences,
+                batch_size=1,
+                shuffle=None,
+            )
+        ]
+        for name, column in (("a.parquet", "doc.tokens"), ("b.parquet", "tokens"))
+    )
+    assert plain
+    assert [[*batch.values()] for batch in nested] == [
+        [*batch.values()] for batch in plain
+    ]
