@@ -3,6 +3,7 @@
 import io
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,7 +17,7 @@ from pagefeed import Documents, Loader, Packed
 TWELVE = [bytes([n, *([0] * 11)]) for n in range(3)]
 TOKENS = [[0], [1, 2], [3]]
 MICROS = struct({1: boolean(True), 2: struct({2: struct({})})})
-ODD: dict[str, tuple[pa.DataType, list[object], Struct, list[object]]] = {
+ODD: dict[str, tuple[pa.DataType, list[Any], Struct, list[Any]]] = {
     "interval": (pa.binary(12), TWELVE, {6: i32(21)}, TWELVE),
     "interval-unknown": (
         *(pa.binary(12), TWELVE),
@@ -37,7 +38,7 @@ ODD: dict[str, tuple[pa.DataType, list[object], Struct, list[object]]] = {
 }
 
 
-def odd_file(path: Path, name: str) -> list[object]:
+def odd_file(path: Path, name: str) -> list[Any]:
     """Write tokens beside a column annotated so; return what it holds."""
     kind, values, annotations, expected = ODD[name]
     columns = {"odd": pa.array(values, kind), "tokens": TOKENS}
