@@ -50,6 +50,7 @@ USES = {
         "mixing",
         "mixture",
         "remote",
+        "reports",
         "view",
     },
     "metrics": {"launch"},

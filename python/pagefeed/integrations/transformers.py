@@ -9,10 +9,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from pagefeed.core._base import check_flag
-from pagefeed.core.batches import Batch
 from pagefeed.core.run import Grown
 from pagefeed.errors import (
     InvalidArgumentError,
@@ -42,8 +41,9 @@ from pagefeed.integrations.delivery import KEY, Convert, Start, check_begins
 from pagefeed.integrations.dialects import flattened, in_records, in_rows
 from pagefeed.integrations.evaluation import TokenMeans, held_out, measured
 from pagefeed.integrations.layers import Leak, check_layers
-from pagefeed.integrations.learning import EVERY, logits_of, make_learner
+from pagefeed.integrations.learning import EVERY, make_learner, watch_losses
 from pagefeed.integrations.settings import warn_of_settings
+from pagefeed.integrations.spikes import SpikeRule, Spikes
 from pagefeed.integrations.versions import warn_of_newer
 from pagefeed.metrics import WaitAlarm
 from pagefeed.mixing import Learner, Policy, Replacing
@@ -233,32 +233,6 @@ class _Evaluations:
         return output
 
 
-def _learning(trainer: Any, learner: Learner, steps: _Repeated) -> None:
-    """Let a learner see the logits of each training batch."""
-    convert, before = steps.convert, trainer.compute_loss
-
-    def with_ids(batch: Batch) -> Any:
-        converted = batch if convert is None else convert(batch)
-        return {**converted, "dataset_ids": batch["dataset_ids"]}
-
-    def compute(
-        model: Any,
-        inputs: Any,
-        return_outputs: bool = False,  # noqa: FBT001, FBT002 - as it is called
-        **settings: Any,
-    ) -> Any:
-        inputs = dict(inputs)
-        dataset_ids = inputs.pop("dataset_ids", None)
-        if dataset_ids is None:
-            return before(model, inputs, return_outputs=return_outputs, **settings)
-        labels = inputs["labels"]
-        loss, outputs = before(model, inputs, return_outputs=True, **settings)
-        learner.add(dataset_ids, labels, logits=logits_of(outputs))
-        return (loss, outputs) if return_outputs else loss
-
-    steps.convert, trainer.compute_loss = with_ids, compute
-
-
 def attach(
     trainer: Any,
     loader: Loader,
@@ -271,6 +245,7 @@ def attach(
     policy: Policy | Replacing | None = None,
     every: int = EVERY,
     leak: Leak = "refused",
+    on_spike: SpikeRule | Literal[True] | None = None,
 ) -> LoaderCallback:
     """Feed a ``Trainer`` from a loader; its checkpoints contain the loader's position.
 
@@ -308,6 +283,10 @@ def attach(
         every: Steps of the loader between two updates of the policy.
         leak: ``"allowed"`` trains models with layers that carry a state over the
             documents of a row: linear attention, convolutions, recurrent ones.
+        on_spike: True writes a table of a batch's documents and their losses where its
+            mean loss is far above those before, as ``spike-STEP-rank-RANK.csv`` beside
+            the checkpoints, and warns. Or a function of a mean loss and those of up to
+            32 batches before on this rank, which says whether it is a spike.
 
     Raises:
         InvalidArgumentError: If trainer and loader do not fit.
@@ -351,6 +330,7 @@ def attach(
     joined = steps.convert is flattened
     check_layers([trainer.model], loader, leak, WHO, joined=joined)
     learner = make_learner(loader, policy, every)
+    spikes = Spikes(loader, args.output_dir, on_spike) if on_spike is not None else None
     callback = LoaderCallback(steps, alarm, learner)
     trainer.get_train_dataloader = lambda: steps
     if evaluation is not None:
@@ -362,8 +342,8 @@ def attach(
     for evaluation_set in sets.values() if isinstance(sets, dict) else [sets]:
         if isinstance(getattr(evaluation_set, "loader", evaluation_set), Loader):
             evaluations.dataloader(evaluation_set)
-    if learner is not None:
-        _learning(trainer, learner, steps)
+    if learner is not None or spikes is not None:
+        watch_losses(trainer, steps, learner, spikes)
     trainer.gather_function = trainer.accelerator.gather_for_metrics
     # In front of those that report what is logged.
     trainer.callback_handler.callbacks.insert(0, callback)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -115,7 +116,8 @@ def _table(step: int, sums: Mapping[Any, Any]) -> list[DocumentLoss]:
                 surprise=float(loss / tokens / usual) if usual else 0.0,
             )
         )
-    return sorted(found, key=lambda each: -each.share)
+    # Losses that are no numbers come first: all shares are none then.
+    return sorted(found, key=lambda each: (isfinite(each.loss), -each.share))
 
 
 def _on_host(array: Any) -> npt.NDArray[Any]:
