@@ -55,6 +55,9 @@ __all__ = [
 ]
 
 
+OWN_LOOP, ANY_LOOP = -1, -2
+"""Instead of the seed of a loop's workers: a loop of the process itself, or any."""
+
 PIECE_BYTES = 16 << 10
 """Torch clears and copies tensors of twice this size by OpenMP. A process that is
 forked later would wait for OpenMP's threads for ever."""
@@ -72,9 +75,9 @@ class _Notice:
             _shared(PIECE_BYTES, torch.uint8)
             for _ in range(0, MAX_STATE_BYTES, PIECE_BYTES)
         ]
-        self._serial = _shared(1, torch.int64)
-        self._used_by_workers = _shared(1, torch.int64)
-        self._over = _shared(1, torch.int64)
+        self._serial, self._used_by_workers, self._over, self._begun = (
+            _shared(1, torch.int64) for _ in range(4)
+        )
         self._num_seen = 0  # Each process has its own.
         self.failed: set[int] = set()
         """Steps that errors of the running workers name; they pass over these."""
@@ -83,6 +86,7 @@ class _Notice:
     def moved(self, state: LoaderState) -> None:
         """Let worker processes know the position that the loader was moved to."""
         self._write(state, int(self._serial.item()) + 1)
+        self._begun.fill_(ANY_LOOP if self._keeps_workers else 0)
         if not self._keeps_workers:
             self.failed.clear()
             self._used_by_workers.fill_(0)
@@ -101,14 +105,16 @@ class _Notice:
                 "call seek(steps taken) of the loader first; or use num_workers=0"
             )
 
-    def loaded(self, again: LoaderState, *, is_over: bool) -> None:
+    def loaded(self, again: LoaderState, loop: int, *, is_over: bool) -> None:
         """Publish, from a worker, the iteration that all workers have loaded.
 
         Args:
             again: Where the iteration began.
+            loop: Number of the loop that goes on with it.
             is_over: Whether all its steps were taken; only one worker can know.
         """
         self._write(again, self._num_seen + 1)
+        self._begun.fill_(loop)
         if is_over:
             self._over.fill_(again.first_epoch + 1)
 
@@ -126,13 +132,18 @@ class _Notice:
         self._num_seen = serial
         self._serial.fill_(serial)
 
-    def started_here(self) -> None:
-        """Note that this process iterates itself."""
-        self._used_by_workers.fill_(0)
+    def is_left(self, loop: int) -> bool:
+        """Return whether another loop has begun since the loader was moved."""
+        return self._begun.item() not in (0, loop)
+
+    def begin(self, loop: int) -> None:
+        """Note that a loop begins; the first one begins where the loader was moved."""
+        self._used_by_workers.fill_(loop != OWN_LOOP)
+        if not self._begun.item():
+            self._begun.fill_(loop)
 
     def news(self) -> dict[str, Any] | None:
         """Return the position the loader was moved to, if it is new to this worker."""
-        self._used_by_workers.fill_(1)
         serial = int(self._serial.item())
         if serial == self._num_seen:
             return None
@@ -175,7 +186,10 @@ class LoaderDataset(IterableDataset[Batch]):
         Only what is sent to a process shares the notice, so that it may be a worker.
         """
         state = self.__dict__ | {"loader": share(self.loader, 1)}
-        return state if get_spawning_popen() else state | {"_notice": None}
+        if get_spawning_popen():
+            return state
+        self._begin(state["loader"].view(), OWN_LOOP)
+        return state | {"_notice": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Follow the moves of the copied loader."""
@@ -206,8 +220,11 @@ class LoaderDataset(IterableDataset[Batch]):
             )
         worker = get_worker_info()
         if worker is None:
-            self._notice.started_here()
-            return iter(self.loader)
+            if (news := self._notice.news()) is not None:  # Workers loaded a state.
+                self.loader.load_state_dict(news)
+            self._begin(self.loader.view(), OWN_LOOP)
+            self._notice.begin(OWN_LOOP)
+            return _OwnSteps(self.loader)
         _register_reducers()
         self._become(worker.num_workers)
         session, news = self.loader.view(), self._notice.news()
@@ -219,11 +236,23 @@ class LoaderDataset(IterableDataset[Batch]):
                 session.resume(self._again)
         else:
             return self._worker_steps(worker)  # A wrapper's next pass in its loop.
-        again = _again(session)
+        again, loop = _again(session), worker.seed - worker.id
         if (news or self._again) and self._notice.is_over(again):
             session.resume(session.run.after(again))
+        else:
+            self._begin(session, loop)
+        self._notice.begin(loop)
         self._again = _again(session)
         return self._worker_steps(worker)
+
+    def _begin(self, session: Any, loop: int) -> None:
+        """Go back to the first step of an iteration that another loop began and left.
+
+        Only that loop's workers know its position, not the process they came from.
+        """
+        again = _again(session)
+        if again is not None and self._notice.is_left(loop):
+            session.resume(again)
 
     def _worker_steps(self, worker: Any) -> _WorkerSteps:
         """Begin an iteration of this worker."""
@@ -291,7 +320,8 @@ class LoaderDataset(IterableDataset[Batch]):
         session = self.loader.view()
         if worker is not None and isinstance(session, RunView):
             left = session.run.at(session.position.saved).route.num_steps
-            self._notice.loaded(_again(session), is_over=left == 0)
+            loop = worker.seed - worker.id
+            self._notice.loaded(_again(session), loop, is_over=left == 0)
 
 
 def _again(session: Any) -> Any:
@@ -310,6 +340,23 @@ _ITERATED: WeakValueDictionary[str, LoaderDataset] = WeakValueDictionary()
 
 _FAILURES: deque[tuple[LoaderDataset, int, Exception]] = deque(maxlen=64)
 """Errors of this worker's steps that torch may be about to send."""
+
+
+class _OwnSteps(Iterator[Batch]):
+    """The steps of the process with the loader; workers learn of their end."""
+
+    def __init__(self, loader: AnyLoader) -> None:
+        self._view: Any = loader.view()
+        self._steps, self._has_ended = iter(loader), False
+
+    def __next__(self) -> Batch:
+        """Return the next batch."""
+        for batch in self._steps:
+            return batch
+        if not self._has_ended:
+            self._has_ended = True
+            self._view.tell()
+        raise StopIteration
 
 
 class _WorkerSteps(Iterator[Batch]):
@@ -365,14 +412,8 @@ def _as_failure(wrapper: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
             name, attributes = dataset._name, vars(error)  # noqa: SLF001 - of one module
             break
     plain = {name: attributes[name] for name in attributes if name != "__notes__"}
-    return _failure, (
-        wrapper.exc_type,
-        wrapper.exc_msg,
-        wrapper.where,
-        name,
-        step,
-        plain,
-    )
+    told = wrapper.exc_type, wrapper.exc_msg, wrapper.where, name, step, plain
+    return _failure, told
 
 
 def _failure(

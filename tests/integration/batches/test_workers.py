@@ -63,26 +63,38 @@ def steps_of(batches):
 
 
 class RandomUse:
-    """A dataset in DataLoaders, beside a model: the step of the epoch that is next."""
+    """A dataset in DataLoaders, beside a model: the step of the epoch that is next.
 
-    def __init__(self, folder, epochs, seed):
+    Without workers the model is that of a loader: a loop that is left early begins its
+    epoch again, also one that began in its middle.
+    """
+
+    def __init__(self, folder, epochs, seed, methods=("fork",)):
         self.draw, self.folder, self.epochs = random.Random(seed), folder, epochs
+        self.methods = methods
         self.epoch = self.step = 0
-        self.workers = self.draw.choice([1, 2, 3])
-        self.options: dict[str, Any] = {"persistent_workers": self.draw.random() < 0.5}
-        self.is_stateful = self.draw.random() < 0.5
+        self.done = [seed]
+        self.dataset = as_dataset(make_loader(folder))
+        self.another()
+
+    def another(self):
+        """Take another DataLoader of the same dataset."""
+        self.workers = self.draw.choice([0, 1, 2, 3])
+        self.options: dict[str, Any] = {"method": None}
+        if self.workers:
+            self.options = {"persistent_workers": self.draw.random() < 0.5}
+            self.options["method"] = self.draw.choice(self.methods)
+        self.is_stateful = self.draw.random() < 0.6
         if self.is_stateful:
             every = self.draw.choice([1, 2, 4, 5, 9, 100])
             self.options |= {"snapshot_every_n_steps": every}
             self.options["kind"] = stateful.StatefulDataLoader
-        self.done = [self.workers, self.options]
-        self.serve(as_dataset(make_loader(folder)))
+        self.done.append((self.workers, self.options))
+        self.batches = feed(self.dataset, self.workers, **self.options)
 
     def serve(self, dataset):
-        self.dataset, self.batches = (
-            dataset,
-            feed(dataset, self.workers, **self.options),
-        )
+        self.dataset = dataset
+        self.batches = feed(dataset, self.workers, **self.options)
 
     @property
     def rest(self):
@@ -96,9 +108,11 @@ class RandomUse:
         self.check_end(steps_of(self.batches))
 
     def leave(self):
-        taken = self.draw.randint(1, max(1, len(self.rest) - 1))
-        got = steps_of(islice(self.batches, taken))
-        assert got == self.rest[:taken], self.done
+        if len(self.rest) > 1:
+            taken = self.draw.randint(1, len(self.rest) - 1)
+            got = steps_of(islice(self.batches, taken))
+            assert got == self.rest[:taken], self.done
+            self.step = 0
 
     def set_epoch(self):
         self.epoch, self.step = self.draw.randint(0, 2), 0
@@ -114,28 +128,38 @@ class RandomUse:
         self.serve(twin(self.dataset))
 
     def save(self):
-        """Save a state inside of a loop, and load it in another DataLoader."""
-        if not self.is_stateful or self.step:
+        """Save a state inside of a loop or after it, for another DataLoader."""
+        if not self.is_stateful:
             return
-        taken = self.draw.randint(1, STEPS)
-        assert steps_of(islice(self.batches, taken)) == self.rest[:taken], self.done
+        rest = self.rest
+        some = self.draw.randint(1, len(rest))
+        taken = self.draw.choice([some, len(rest), len(rest) + 1])
+        assert steps_of(islice(self.batches, taken)) == rest[:taken], self.done
         state = self.batches.state_dict()
         self.serve(as_dataset(make_loader(self.folder)))
         self.batches.load_state_dict(state)
-        self.step = taken
-        got = steps_of(self.batches)
-        if taken == STEPS:  # Perhaps an empty loop first: as_dataset says why.
+        self.step += min(taken, len(rest))
+        if taken >= len(rest):
             self.check_end([])
-            got = got or steps_of(self.batches)
-        self.check_end(got)
+        if taken == len(rest):  # Perhaps an empty loop first: as_dataset says why.
+            self.check_end(steps_of(self.batches) or steps_of(self.batches))
+        elif self.draw.random() < 0.5:
+            self.leave()
+        if taken != len(rest):
+            self.loop()  # Until then this process knows no epoch but its own.
 
     def run(self):
-        calls = [self.loop, self.loop, self.leave, self.set_epoch]
-        calls += [self.seek, self.copy, self.save]
-        for _ in range(6):
-            call = self.set_epoch if self.epoch > 2 else self.draw.choice(calls)
-            self.done.append(call.__name__)
-            call()
+        """Some calls of which each is made or left out, then a loop that tells."""
+        moves = [(0.6, self.draw.choice([self.seek, self.seek, self.set_epoch]))]
+        moves += [(0.6, self.leave), (0.2, self.copy), (0.4, self.another)]
+        moves += [(0.5, self.save), (1.0, self.loop)]
+        for _ in range(3):
+            for chance, call in moves:
+                if self.draw.random() < chance and self.epoch < 4:
+                    self.done.append(call.__name__)
+                    call()
+            if self.epoch > 2:
+                self.set_epoch()
 
 
 def repickled(dataset):
@@ -143,8 +167,39 @@ def repickled(dataset):
 
 
 def test_loops_copies_moves_and_states_in_any_order(folder, epochs):
-    for seed in range(5):
+    for seed in range(8):
         RandomUse(folder, epochs, seed).run()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(8, 208, 20))
+def test_many_more_orders_of_loops_copies_moves_and_states(folder, epochs, first):
+    for seed in range(first, first + 20):
+        RandomUse(folder, epochs, seed).run()
+
+
+@pytest.mark.slow
+def test_any_order_with_workers_of_every_start(folder, epochs):
+    for seed in range(3):
+        RandomUse(folder, epochs, seed, ["spawn", "forkserver", "fork"]).run()
+
+
+def test_a_loop_left_after_a_seek_begins_its_epoch_again(folder, epochs):
+    """Whichever loop of a dataset is next: of the process, or of its workers."""
+    fresh, kept, own = {}, {"persistent_workers": True}, {"num_workers": 0}
+    for first, second in ((fresh, fresh), (fresh, own), (own, kept), (kept, fresh)):
+        dataset = as_dataset(make_loader(folder))
+        before, after = (
+            feed(dataset, **{"method": None if one is own else "fork"} | one)
+            for one in (first, second)
+        )
+        assert steps_of(after) == epochs[0]
+        dataset.loader.seek(7)
+        assert steps_of(islice(before, 1)) == epochs[1][7:8]
+        twin = copy.copy(dataset)
+        assert steps_of(after) == epochs[1], (first, second)
+        assert steps_of(before) == epochs[2], (first, second)
+        assert steps_of(twin) == epochs[1]
 
 
 def test_a_state_saved_after_the_loop_is_of_the_next_epoch(folder, epochs):

@@ -174,7 +174,7 @@ def test_the_dataset_of_a_worker_loads_its_own_state(folder, monkeypatch):
     state = loader.state_dict()
 
     class Info:
-        id, num_workers = 1, 2
+        id, num_workers, seed = 1, 2, 1
 
     dataset = adapter.as_dataset(numbered_loader(folder, num_threads=2))
     monkeypatch.setattr(adapter, "get_worker_info", lambda: Info)
