@@ -5,6 +5,8 @@ from collections import Counter
 from email.utils import formatdate
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
@@ -16,7 +18,7 @@ from pagefeed.errors import (
     StaleFileError,
     UnavailableError,
 )
-from servers.web_servers import Handler, WebServer, running
+from servers.web_servers import Handler, WebServer, running, tag_of
 
 
 @pytest.fixture
@@ -30,7 +32,7 @@ def bucket(web, web_server) -> Any:
     }
 
     def opened(name="part-0.parquet", **more):
-        url = f"s3://corpus/tokens/{name}"
+        url = f"s3://corpus/{name if '/' in name else f'tokens/{name}'}"
         return pf.parquet(url, column="input_ids", storage_options=options | more)
 
     assert web.urls
@@ -219,3 +221,41 @@ def test_a_redirect_that_leads_nowhere_is_no_empty_file(
     with pytest.raises(FileAccessError, match=f"answers {status}") as caught:
         pf.parquet(web.urls[0], column="input_ids")
     assert not isinstance(caught.value, MissingFileError)
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+@pytest.mark.parametrize("kind", ["s3", "web"])
+def test_all_of_an_object_may_be_the_answer_to_a_range(
+    request, web_server, kind, is_told
+):
+    """Answered by 200; what is not all of it is refused at once."""
+    bucket, web = map(request.getfixturevalue, ("bucket", "web"))
+    small = web_server.root / "corpus" / "small" / "0.parquet"
+    small.parent.mkdir(exist_ok=True)
+    pq.write_table(pa.table({"input_ids": [[1], [2, 3]]}), small)
+    size, whole = small.stat().st_size, small.read_bytes()
+
+    def answered(handler):
+        asked = handler.headers.get("Range")
+        if asked not in (None, f"bytes=0-{size - 1}"):
+            return False
+        headers = {"ETag": tag_of(small)}
+        if is_told and asked is not None:
+            headers["Content-Range"] = f"bytes 0-{size - 1}/{size}"
+        handler.send(200, whole, headers)
+        return True
+
+    def opened(name):
+        if kind == "s3":
+            return bucket(name)
+        return pf.parquet(f"{web_server.url}/corpus/{name}", column="input_ids")
+
+    web_server.fault = answered
+    data = opened("small/0.parquet")
+    assert [list(data[n]["input_ids"]) for n in range(2)] == [[1], [2, 3]]
+    web_server.fault = lambda handler: handler.send(200, bytes(9 << 20)) is None
+    begin = time.monotonic()
+    with pytest.raises(FileAccessError, match="does not answer ranges"):
+        len(opened("small/0.parquet"))
+    assert time.monotonic() - begin < 1
+    assert web.urls

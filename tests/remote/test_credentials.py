@@ -94,6 +94,25 @@ def test_a_profile_reads_a_bucket(aws, s3, monkeypatch):
     assert len(pf.parquet(s3.base, column="input_ids", storage_options=lab)) == 600
 
 
+def test_the_address_of_a_profile_may_be_that_of_its_services(aws, s3, monkeypatch):
+    """Which comes before the profile's own; empty variables say nothing."""
+    nowhere, endpoint = "http://127.0.0.1:1", s3.options["endpoint_url"]
+    services = f"[services lab]\nec2 =\n  endpoint_url = {nowhere}\n"
+    services += f"s3 =\n  endpoint_url = {endpoint}\n"
+    lab = f"[default]\nservices = lab\nendpoint_url = {nowhere}\nregion = us-east-1\n"
+    written(aws, lab + services, f"[default]\n{STATIC}")
+    empty = ("REGION", "DEFAULT_REGION", "ENDPOINT_URL", "ENDPOINT_URL_S3", "PROFILE")
+    empty += ("SESSION_TOKEN", "CA_BUNDLE", "SKIP_SIGNATURE", "CHECKSUM_ALGORITHM")
+    for variable in empty:
+        monkeypatch.setenv(f"AWS_{variable}", "")
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    assert RemoteStorage({}).read(s3.urls[0], 0, 4) == b"PAR1"
+    written(aws, "", f"[default]\n{STATIC}")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    assert RemoteStorage({}).read(s3.urls[0], 0, 4) == b"PAR1"
+
+
 def test_files_of_profiles(aws, monkeypatch):
     written(aws, f"[default]\n{STATIC}")
     assert is_right(find_keys({}))

@@ -11,6 +11,7 @@ from pagefeed.core.storage import located
 from pagefeed.errors import (
     FileAccessError,
     InvalidArgumentError,
+    MissingFileError,
     PagefeedWarning,
     UnavailableError,
 )
@@ -55,6 +56,23 @@ def test_folders_are_listed_at_the_same_time(fresh):
     assert len(fresh.asked) <= pages + FOLDERS + 2
     by_folder = Counter(asked["prefix"] for asked in fresh.asked)
     assert set(by_folder) == {"web/"} | {f"web/day={at:02}/" for at in range(FOLDERS)}
+
+
+def test_a_folder_may_be_called_like_a_file():
+    """As Spark writes them, beside files and other such folders, in any order."""
+    keys = [
+        "a.parquet/_SUCCESS",
+        "a.parquet/0.parquet",
+        "b.parquet",
+        "c.parquet/0.parq",
+    ]
+    given = [f"s3://corpus/{name}.parquet" for name in "cba"]
+    server = ListServer(keys)
+    with running(server):
+        found = located(given, server.options).files
+        assert list(found) == [f"s3://corpus/{key}" for key in reversed(keys[1:])]
+        with pytest.raises(MissingFileError, match=r"s3://corpus/d\.parquet.* \(404\)"):
+            located([*given, "s3://corpus/d.parquet"], server.options)
 
 
 def test_a_page_that_fails_is_asked_for_again_alone(fresh):

@@ -87,6 +87,16 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         """Say nothing."""
 
+    def do_HEAD(self) -> None:
+        is_there = (
+            self.path.removeprefix("/corpus/") in cast("ListServer", self.server).keys
+        )
+        self.send_response(200 if is_there else 404)
+        for name, value in (("ETag", '"tag"'), ("Content-Length", "1000")):
+            self.send_header(name, value)
+        self.send_header("Last-Modified", "Sun, 22 Nov 2026 03:26:39 GMT")
+        self.end_headers()
+
     def do_GET(self) -> None:
         server = cast("ListServer", self.server)
         query = parse_qs(urlsplit(self.path).query)

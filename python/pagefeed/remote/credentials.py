@@ -121,7 +121,7 @@ def find_keys(options: Mapping[str, str]) -> AccessKeys | KeyService:
 def profile_settings(environment: Mapping[str, str]) -> dict[str, str]:
     """Return ``region`` and ``endpoint_url`` of the selected profile.
 
-    A file that cannot be read raises no error here, since other storage needs no
+    An address for S3 among its ``services`` comes before that for all services. A file that cannot be read raises no error here, since other storage needs no
     profile. The error comes when credentials are asked for.
     """
     files = [file for file in _files(environment) if os.path.isfile(file)]
@@ -131,11 +131,13 @@ def profile_settings(environment: Mapping[str, str]) -> dict[str, str]:
     from botocore.exceptions import BotoCoreError
 
     try:
-        profiles = multi_file_load_config(*files)["profiles"]
+        config = multi_file_load_config(*files)
     except BotoCoreError:
         return {}
-    profile = profiles.get(_profile(environment) or "default", {})
-    return {n: profile[n] for n in ("region", "endpoint_url") if n in profile}
+    profile = config["profiles"].get(_profile(environment) or "default", {})
+    services = config.get("services", {}).get(profile.get("services"), {})
+    found = profile | services.get("s3", {})
+    return {n: found[n] for n in ("region", "endpoint_url") if n in found}
 
 
 def _profile(env: Mapping[str, str]) -> str | None:

@@ -203,7 +203,7 @@ def _with_profile(options: Mapping[str, str]) -> list[tuple[str, str]]:
     env = environment(options)
     settings = profile_settings(env)
     for name, variables in _VARIABLES.items():
-        if not env.keys().isdisjoint(variables):
+        if any(map(env.get, variables)):  # One that is empty says nothing.
             settings.pop(name, None)
     given = {name: options[name] for name in options if name not in _PROFILE}
     return list((settings | given).items())

@@ -88,9 +88,7 @@ class RemoteStorage(Storage):
         """Return the files that URLs, paths, folders and patterns mean, in order."""
         given = plain_paths(paths)
         single = [path for path in given if _is_one_file(path, suffixes)]
-        # One call for all: each waits for the network.
-        names = [name for name, _, _ in self._find(single)]
-        name_of = dict(zip(single, names, strict=True))
+        name_of = self._names_of(single, suffixes)
         return check_files_given(
             given, lambda path: self._expand(path, suffixes, name_of)
         )
@@ -148,6 +146,27 @@ class RemoteStorage(Storage):
     ) -> list[tuple[str, int, str]]:
         pinned = [self.name_of(url) for url in urls]
         return self.remote.find(pinned, as_listed=as_listed)
+
+    def _names_of(self, single: list[str], suffixes: tuple[str, ...]) -> dict[str, str]:
+        """Return the URLs of files as listings have them, without folders among them.
+
+        Spark writes folders that are called like files: ``out.parquet/part-0.parquet``.
+        """
+        while True:
+            try:  # One call for all: each waits for the network.
+                names = [name for name, _, _ in self._find(single)]
+            except MissingFileError as error:
+                others = [path for path in single if self.name_of(path) != error.file]
+                [folder] = {*single} - {*others} or {""}
+                if not folder or folder.startswith(("http://", "https://")):
+                    raise
+                try:
+                    self._folder_or_file(f"{folder}/", suffixes)
+                except MissingFileError:
+                    raise error from None
+                single = others
+            else:
+                return dict(zip(single, names, strict=True))
 
     def _expand(
         self, path: str, suffixes: tuple[str, ...], name_of: Mapping[str, str]

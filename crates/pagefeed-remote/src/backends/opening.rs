@@ -19,11 +19,16 @@ use crate::transport::{Connector, once};
 macro_rules! built {
     ($builder:ident, $key:ident [$($endpoint:ident)*] [$($other:ident)*], $with_name:ident, $bucket:expr) => {{
         let (name, settings, connector) = $bucket;
-        let mut builder = <$builder>::from_env()
+        let mut builder = <$builder>::new()
             .with_client_options(ClientOptions::new())
             .with_http_connector(connector)
             .with_retry(once())
             .$with_name(name);
+        for (variable, value) in variables() {
+            if let Ok(key) = variable.parse::<$key>() {
+                builder = builder.with_config(key, value);
+            }
+        }
         for (setting, value) in settings {
             let key = setting.parse::<$key>().map_err(|_| unknown(setting, name))?;
             builder = builder.with_config(key, value);
@@ -91,6 +96,21 @@ pub(crate) fn open(
             );
             (Box::new(builder.build().map_err(failed)?), endpoint)
         }
+    })
+}
+
+/// Environment variables that object_store's builders read, in their spelling of settings.
+/// An empty one says nothing: they would take it for a region or an address.
+fn variables() -> impl Iterator<Item = (String, String)> {
+    let is_read = |name: &str| {
+        let own = ["AWS_", "GOOGLE_", "AZURE_"];
+        let shared = ["SERVICE_ACCOUNT", "IDENTITY_ENDPOINT"];
+        shared.contains(&name) || own.iter().any(|prefix| name.starts_with(prefix))
+    };
+    std::env::vars_os().filter_map(move |(name, value)| {
+        let (name, value) = (name.into_string().ok()?, value.into_string().ok()?);
+        let is_said = is_read(&name) && !value.is_empty();
+        is_said.then(|| (name.to_ascii_lowercase(), value))
     })
 }
 

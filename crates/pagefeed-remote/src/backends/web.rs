@@ -165,11 +165,7 @@ pub(crate) async fn read_range(
             (range.end, Some(0))
         }
         200 => {
-            return Err(Failure::io(
-                std::io::ErrorKind::Unsupported,
-                "the server does not answer ranges of bytes, without which the whole file would \
-                 be fetched for every page: copy the file, or use another server",
-            ));
+            return Err(Failure::no_ranges());
         }
         status => {
             let message = format!("the server answers a range of bytes with {status}");

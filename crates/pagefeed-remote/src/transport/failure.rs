@@ -61,6 +61,16 @@ impl Failure {
         })
     }
 
+    /// Failure of a whole file as the answer to a request for a part of it.
+    pub(crate) fn no_ranges() -> Self {
+        Self::io(
+            ErrorKind::Unsupported,
+            "the server does not answer ranges of bytes, without which the whole file would be \
+             fetched for every page: copy the file, or use another server; one that decompresses \
+             what it sends (Content-Encoding) must store the file as it is",
+        )
+    }
+
     /// Failure of a response with an error status.
     pub(crate) fn of_answer(answer: &Answer, code: &str) -> Self {
         let status = answer.status.unwrap_or_default();
@@ -171,6 +181,7 @@ impl Failure {
                 Self::of_answer(answer, error_code(&error.to_string()))
             }
             (_, Some(_)) if is_without_tag(error) => Self::untagged(false),
+            (_, Some(200)) if cause(error).contains("non-partial") => Self::no_ranges(),
             _ if !answer.sent => Self::Final(Error::invalid(cause(error))),
             _ => Self::again(cause(error)),
         }

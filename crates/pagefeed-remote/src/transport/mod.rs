@@ -14,8 +14,10 @@ use std::{fmt, fs};
 use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::DateTime;
-use http::header::{AUTHORIZATION, AsHeaderName, DATE, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, Method};
+use http::header::{
+    AUTHORIZATION, AsHeaderName, CONTENT_LENGTH, CONTENT_RANGE, DATE, RANGE, RETRY_AFTER,
+};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use http_body_util::BodyExt;
 use object_store::client::{
     ClientConfigKey, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest,
@@ -383,6 +385,7 @@ impl HttpService for Sender {
             parts.headers.remove(AUTHORIZATION);
         }
         let is_list = lists::is_list(parts.uri.query());
+        let range = parts.headers.get(RANGE).cloned();
         let url = parts.uri.to_string().parse();
         let url = url.map_err(|error: url::ParseError| unknown(error))?;
         let mut request = reqwest::Request::new(parts.method, url);
@@ -409,10 +412,36 @@ impl HttpService for Sender {
             *answer.status_mut() = status;
             return Ok(answer);
         }
-        let (parts, body) = http::Response::<reqwest::Body>::from(response).into_parts();
+        let (mut parts, body) = http::Response::<reqwest::Body>::from(response).into_parts();
+        if parts.status == StatusCode::OK
+            && range.is_some_and(|range| is_answer(&range, &mut parts.headers))
+        {
+            parts.status = StatusCode::PARTIAL_CONTENT;
+        }
         let body = body.map_err(|error| unknown(error.without_url()));
         Ok(HttpResponse::from_parts(parts, HttpResponseBody::new(body)))
     }
+}
+
+/// Whether a whole object is the answer to a range, since all of it was asked for. Stores
+/// may say so by status 200, which object_store takes for a refusal of ranges; it wants to
+/// read in the headers which bytes came.
+fn is_answer(range: &HeaderValue, headers: &mut HeaderMap) -> bool {
+    if headers.contains_key(CONTENT_RANGE) {
+        return true;
+    }
+    let size = text(headers, CONTENT_LENGTH).and_then(|size| size.parse::<u64>().ok());
+    let end = range
+        .to_str()
+        .ok()
+        .and_then(|range| range.strip_prefix("bytes=0-"));
+    let is_whole =
+        |size: &u64| end.is_some_and(|end| end.parse::<u64>().is_ok_and(|end| end + 1 >= *size));
+    let Some(size) = size.filter(|size| *size > 0).filter(is_whole) else {
+        return false;
+    };
+    let all = HeaderValue::try_from(format!("bytes 0-{}/{size}", size - 1));
+    all.is_ok_and(|all| headers.insert(CONTENT_RANGE, all).is_none())
 }
 
 fn unknown(error: impl std::error::Error + Send + Sync + 'static) -> HttpError {
