@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections import Counter
 
 import duckdb
 import numpy as np
@@ -79,10 +80,10 @@ WRITERS = {
 
 @pytest.mark.parametrize("kind", WRITERS)
 def test_every_input_gives_the_same_tokens(kind, tmp_path, tok, ids):
-    folder = tmp_path / "in"
-    folder.mkdir()
+    folder = tmp_path / "url=other" / "dump=2024-01"  # Files have a url of their own.
+    folder.mkdir(parents=True)
     WRITERS[kind](folder)
-    keep = {"score": "int64", "url": None}
+    keep = {"score": "int64", "url": None, "dump": None}
     done = pf.tokenize(
         folder, tmp_path / "out", tokenizer=tok, keep=keep, shard_size="8KiB"
     )
@@ -93,7 +94,23 @@ def test_every_input_gives_the_same_tokens(kind, tmp_path, tok, ids):
     names = found.column_names
     assert found[names[1]].to_pylist() == SCORES
     assert found[names[2]].to_pylist() == TABLE["url"].to_pylist()
+    assert set(found["dump"].to_pylist()) == {"2024-01"}
     assert len(done.files) > 2
+
+
+def test_columns_of_folders_have_the_type_of_all_values(tmp_path, tok):
+    for part, number in (("x=7", 1), ("x=__HIVE_DEFAULT_PARTITION__", 2), ("x=09", 3)):
+        for name in ("y=01", "y=n"):
+            folder = tmp_path / "in" / part / name
+            folder.mkdir(parents=True)
+            pq.write_table(pa.table({"text": ["a b"] * number}), folder / "0.parquet")
+    keep = ["x", "y"]
+    done = pf.tokenize(tmp_path / "in", tmp_path / "out", tokenizer=tok, keep=keep)
+    found = pq.read_table(done.folder)
+    assert found.schema.field("x").type == pa.int64()
+    x, y = found["x"].to_pylist(), found["y"].to_pylist()
+    assert Counter(x) == {7: 2, None: 4, 9: 6}
+    assert sorted(y) == ["01"] * 6 + ["n"] * 6
 
 
 @pytest.mark.parametrize("num_batches", [0, 1, 5])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from pagefeed.core.storage import Paths, Storage, located, plain_paths
@@ -21,6 +23,7 @@ from pagefeed.prepare.texts.records import (
     FileRange,
     Rejected,
     Wanted,
+    arrow,
     rejection,
     translated,
 )
@@ -145,9 +148,16 @@ def read_range(
     count = 0
     try:
         with translated(file_range.file):
-            for batch in _READERS[file_range.format].read(storage, file_range, wanted):
+            of_folder = wanted.folders.get(os.path.dirname(file_range.file), {})
+            own = {n: kind for n, kind in wanted.kept.items() if n not in of_folder}
+            reader, inside = _READERS[file_range.format], replace(wanted, kept=own)
+            for batch in reader.read(storage, file_range, inside):
                 count += len(batch.table)
-                yield batch
+                table = batch.table
+                for name, value in of_folder.items():
+                    values = [value] * len(table)
+                    table = table.append_column(name, arrow().array(values))
+                yield batch._replace(table=table)
     except UnsupportedError:
         raise
     except CorruptFileError as problem:

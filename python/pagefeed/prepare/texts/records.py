@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from pagefeed.core._base import format_bytes, require
@@ -36,6 +36,8 @@ class Wanted:
     """Columns whose types the caller gave; a value that does not fit is null there."""
     is_chat: bool = False
     """Whether the source may hold messages, or any other objects."""
+    folders: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Values of columns that folders name (``lang=en/``), by folder and column."""
     objects: frozenset[str] = frozenset()
     """Columns of objects or lists, which some formats give as JSON."""
     batch_bytes: int = 8 << 20

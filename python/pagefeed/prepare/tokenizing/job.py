@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pagefeed.core._base import Work, near_name
+from pagefeed.core.dataset import folder_columns
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError, UnsupportedError
 from pagefeed.prepare.texts import FileRange, Inputs, Wanted, arrow, ranges_of, types_of
 from pagefeed.remote import OutputFolder
@@ -128,16 +130,22 @@ def make_wanted(
             "column_name='tokens', or another, beside it"
         )
     names = dict.fromkeys(rows.columns[1:] if rows else ()) | dict(keep)
+    by_folder = {
+        name: column
+        for name, column in folder_columns(inputs.files).items()
+        if name in names and name not in {source, *(types or ())}
+    }
+    known = dict(types or {}) | {n: by_folder[n].arrow_type() for n in by_folder}
     if types is not None:
         for name, given in {**names, source: None}.items():
-            if name not in types and given is None:
+            if name not in known and given is None:
                 raise ColumnNotFoundError(
                     f"{inputs.files[0]}: there is no column {name!r}"
-                    f"{near_name(name, types)}; it has {list(types)[:20]}"
+                    f"{near_name(name, known)}; it has {list(known)[:20]}"
                 )
         if rows is None or rows.has_labels:
             _check_source(source, types[source], is_chat=rows is not None)
-    kept = {name: _type(name, given, types or {}) for name, given in names.items()}
+    kept = {name: _type(name, given, known) for name, given in names.items()}
     if "jsonl" in inputs.formats:
         for name, kind in kept.items():
             # Later objects may have more fields than the first ones.
@@ -148,6 +156,12 @@ def make_wanted(
         source=source,
         kept=kept,
         given=frozenset(name for name, kind in names.items() if kind is not None),
+        folders={
+            os.path.dirname(file): {
+                n: by_folder[n].value_of_file(at) for n in by_folder
+            }
+            for at, file in enumerate(inputs.files)
+        },
         is_chat=rows is not None,
         objects=frozenset(n for n, kind in (types or {}).items() if is_nested(kind)),
         batch_bytes=batch_bytes,

@@ -101,12 +101,13 @@ def tokenize(
             ``{"model": "assistant"}``.
         require_labels: Refuse the inputs if no chat has a learned token; if some have
             none, warn. False accepts them.
-        keep: Further columns to write, by name; or with types, such as
-            ``{"score": "float64"}``. Other types are those of the files; for lines and
-            CSV they are inferred from the first records. If a later value does not fit
-            an inferred type, the job starts again with 64-bit numbers, or with strings
-            that hold other values as JSON. A value that does not fit a given type
-            becomes null and is reported. Neither case leaves out a text.
+        keep: Further columns to write, by name, also such that folders name
+            (``lang=en/``); or with types, such as ``{"score": "float64"}``. Other types
+            are those of the files; for lines and CSV they are inferred from the first
+            records. If a later value does not fit an inferred type, the job starts
+            again with 64-bit numbers, or with strings that hold other values as JSON. A
+            value that does not fit a given type becomes null and is reported. Neither
+            case leaves out a text.
         format: Format of the files; by default by their names. Plain text needs it:
             with ``"text"`` a file is a document, with ``"lines"`` each line is one.
         on_error: What to do with a record that cannot be read: ``"fail"``, or
