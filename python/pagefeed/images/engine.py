@@ -28,6 +28,8 @@ class ImagePlan(BatchPlan):
     documents: list[Int64Array]
     """For each batch, its documents with images in the order of their tokens: dataset,
     and row among all rows of its files: int64 [documents, 2]."""
+    sequences: Int64Array
+    """Numbers of the sequences, int64 [batches, rows]."""
 
 
 class ImageEngine:
@@ -36,25 +38,25 @@ class ImageEngine:
     Args:
         tokens: The engine of tokens.
         images: The engine of images.
-        make: Makes a batch of its tokens, the images of each document, and the
-            documents.
+        make: Makes a batch of its tokens, the images of each document, the documents
+            and the numbers of its sequences.
     """
 
     def __init__(
         self,
         tokens: Any,
         images: _core.Engine,
-        make: Callable[[Any, list[_core.Buffer], Int64Array], Batch],
+        make: Callable[[Any, list[_core.Buffer], Int64Array, Int64Array], Batch],
     ) -> None:
         self._tokens, self._images, self._make = tokens, images, make
-        self._documents = deque[Int64Array]()
+        self._documents = deque[tuple[Int64Array, Int64Array]]()
 
     def submit(self, plan: ImagePlan) -> None:
         """Append the batches of a plan; returns at once."""
         self._tokens.submit(plan)
         if plan.images.num_batches:
             self._images.submit(plan.images)
-        self._documents.extend(plan.documents)
+        self._documents.extend(zip(plan.documents, plan.sequences, strict=True))
 
     @property
     def plan_bytes(self) -> int:
@@ -68,9 +70,10 @@ class ImageEngine:
 
     def next_batch(self) -> Delivered:
         """Return the next batch."""
-        tokens, documents = self._tokens.next_batch(), self._documents.popleft()
+        tokens = self._tokens.next_batch()
+        documents, sequences = self._documents.popleft()
         images = [self._images.next_batch() for _ in documents]
-        return self._make(tokens, images, documents), documents
+        return self._make(tokens, images, documents, sequences), documents
 
     def clear(self, *, keep_pages: bool = False) -> None:
         """Forget all batches that were submitted and not taken."""

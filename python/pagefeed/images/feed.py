@@ -57,6 +57,11 @@ class ImageFeed(Feed):
                 "datasets of a mixture have different placeholder= or decode=: give "
                 "with_images() the same of both for all of them"
             )
+        many = len(given) > 1
+        self._columns = {
+            n: _bytes_of(data) if many else data.numbers.source
+            for n, data in self._datasets.items()
+        }
         check_images_uncut(settings)
         of_tokens = replace(settings, memory=settings.memory // TOKENS_SHARE)
         memory = settings.engine_bytes - of_tokens.engine_bytes
@@ -71,7 +76,7 @@ class ImageFeed(Feed):
         datasets = self._datasets.values()
         images = _core.Engine(
             {
-                "columns": [data.numbers.source.handle for data in datasets],
+                "columns": [column.handle for column in self._columns.values()],
                 "names": ["images"],
                 "num_threads": threads,
                 "memory": memory,
@@ -105,7 +110,7 @@ class ImageFeed(Feed):
         has, page, row_in_page = np.zeros((3, len(documents.row)), dtype=np.int64)
         pages_before = 0  # The engine numbers the pages of all datasets through.
         for member, dataset in self._datasets.items():
-            sizes, source = dataset.numbers, dataset.numbers.source
+            sizes, source = dataset.numbers, self._columns[member]
             here = np.flatnonzero(documents.dataset == member)
             rows = documents.row[here]
             has[here] = sizes.first[rows + 1] > sizes.first[rows]
@@ -130,7 +135,10 @@ class ImageFeed(Feed):
         ends = np.searchsorted(batch, np.arange(1, len(sequences)))
         rows = np.stack([documents.dataset, documents.row], axis=1)[chosen]
         tokens = vars(self._tokens.plan(sequences))
-        return ImagePlan(**tokens, images=images, documents=np.split(rows, ends))
+        documents, numbers = np.split(rows, ends), sequences.numbers
+        return ImagePlan(
+            **tokens, images=images, documents=documents, sequences=numbers
+        )
 
     def batch(self, delivered: Any) -> Batch:
         """Return a batch with its images, decoded if ``decode`` was given."""
@@ -176,17 +184,25 @@ class ImageFeed(Feed):
             engine.scale = measured / promised
 
     def _made(
-        self, tokens: Any, images: list[_core.Buffer], documents: Int64Array
+        self,
+        tokens: Any,
+        images: list[_core.Buffer],
+        documents: Int64Array,
+        sequences: Int64Array,
     ) -> Batch:
         """Make a batch of what both engines delivered; images are not decoded."""
         batch = self._tokens.batch(tokens)
         is_image = np.asarray(batch["input_ids"]) == self._image_id
         self._take_loss(batch, is_image)
-        batch["images"] = self._joined(images, documents, is_image)
+        batch["images"] = self._joined(images, documents, is_image, sequences)
         return batch
 
     def _joined(
-        self, columns: list[_core.Buffer], documents: Int64Array, is_image: Any
+        self,
+        columns: list[_core.Buffer],
+        documents: Int64Array,
+        is_image: Any,
+        sequences: Int64Array,
     ) -> dict[str, Any]:
         """Return the images of all documents, and where their tokens are."""
         numbers = [np.zeros((0, 5), dtype=np.int64)]
@@ -209,11 +225,7 @@ class ImageFeed(Feed):
         num_tokens, row, image_of_row, *shape = np.concatenate(numbers).T.copy()
         positions = np.flatnonzero(is_image)
         if num_tokens.sum() != len(positions):
-            raise DataError(
-                f"a batch has {len(positions)} tokens of images, and its images have "
-                f"{num_tokens.sum()}: texts of a dataset without images hold the "
-                "placeholder. Remove it from them, or give them with_images(), too"
-            )
+            raise self._misplaced(is_image, sequences)
         first = positions[np.cumsum(num_tokens) - num_tokens]
         arrays = {
             "sequence": first // is_image.shape[1],
@@ -226,6 +238,26 @@ class ImageFeed(Feed):
         converted = {name: self._convert(values) for name, values in arrays.items()}
         return {**converted, "file": files, "data": data}
 
+    def _misplaced(self, is_image: Any, sequences: Int64Array) -> DataError:
+        """Return the error of a placeholder in a dataset without images."""
+        names = {self._run.names[number] for number in self._datasets}
+        numbers = sequences.tolist() if len(sequences) == len(is_image) else ()
+        for of_row, sequence in zip(is_image, numbers, strict=False):
+            origins = [] if sequence == NO_SEQUENCE else self._run.origins(sequence)
+            for part in origins:
+                end = part.offset + part.num_tokens
+                if part.dataset not in names and of_row[part.offset : end].any():
+                    return DataError(
+                        f"{part.file}, row {part.row} of the file, holds the "
+                        "placeholder of images, and its dataset has none: remove it "
+                        "from the text, or give the dataset with_images(), too"
+                    ).at(file=part.file)
+        return DataError(
+            f"a batch has {int(is_image.sum())} tokens of images, more than its images "
+            "have: texts of a dataset without images hold the placeholder. Remove it "
+            "from them, or give them with_images(), too"
+        )
+
     def _take_loss(self, batch: Batch, is_image: Any) -> None:
         """Set labels and loss mask of image tokens to no loss, in place."""
         fields = self._settings.fields
@@ -237,6 +269,15 @@ class ImageFeed(Feed):
             if fields.shifted:  # The mask of a token is at the one before it.
                 mask, is_image = mask[:, :-1], is_image[:, 1:]
             mask[is_image] = 0
+
+
+def _bytes_of(dataset: Any) -> Any:
+    """Return the column of images; of structs their bytes alone."""
+    name, file = dataset.images, dataset.storage.open_arrow(dataset.files[0])
+    schema = pyarrow("pyarrow.parquet").ParquetFile(file).schema
+    paths = [schema.column(number).path for number in range(len(schema))]
+    inner = [p for p in paths if p.startswith(f"{name}.") and p.endswith(".bytes")]
+    return dataset.column_index(inner[0]) if inner else dataset.numbers.source
 
 
 def bytes_of(value: Any) -> int:

@@ -166,6 +166,40 @@ def test_images_of_mixtures(folder, tmp_path):
     assert found
 
 
+def test_structs_of_the_hub_are_mixed_with_plain_images(tmp_path):
+    of_hub = pa.list_(pa.struct([("bytes", pa.binary()), ("path", pa.string())]))
+    structs: Any = [[{"bytes": x, "path": "a"} for x in row.images] for row in ROWS]
+    named = [row._replace(images=x) for row, x in zip(ROWS, structs, strict=True)]
+    parts = {}
+    for name, kind in (("plain", pa.list_(pa.binary())), ("hub", of_hub)):
+        (tmp_path / name).mkdir()
+        images.write(tmp_path / name, named if name == "hub" else ROWS, kind=kind)
+        parts[name] = images.dataset(tmp_path / name), 0.5
+    found = []
+    for batch in loader(pf.mix(parts, max_steps=9), batch_size=2):
+        got = batch["images"]
+        found += zip(got["file"], map(place_of, got["data"]), strict=True)
+    assert len({file for file, _ in found}) > 1
+    assert len(found) == len({*found})
+
+
+@pytest.mark.parametrize(
+    "cut", [pf.Documents(max_length=LENGTH), pf.Packed(LENGTH, eos=1, split="never")]
+)
+def test_a_placeholder_in_a_part_without_images_names_its_document(
+    folder, tmp_path, cut
+):
+    plain = [row._replace(text="no image", images=[], sizes=[]) for row in ROWS]
+    plain[9] = plain[9]._replace(text="an <image>")
+    images.write(tmp_path, plain)
+    text = pf.parquet(tmp_path, column="text").tokenize(images.tokenizer())
+    parts = {"images": (images.dataset(folder), 0.5), "text": (text, 0.5)}
+    mixture = pf.mix(parts, max_steps=60)
+    with pytest.raises(DataError, match=r"row 9 of the file, holds the pl") as caught:
+        list(loader(mixture, sequences=cut, batch_size=2))
+    assert caught.value.file.startswith(str(tmp_path))
+
+
 def test_mixtures_decode_alike(folder, tmp_path):
     images.write(tmp_path, ROWS[:30])
     both = {

@@ -29,6 +29,12 @@ pub(super) fn common_type(first: &DataType, second: &DataType) -> Option<DataTyp
         (T::Utf8 | T::LargeUtf8, T::Utf8 | T::LargeUtf8) => T::LargeUtf8,
         (T::Binary | T::LargeBinary, T::Binary | T::LargeBinary) => T::LargeBinary,
         (T::Struct(first), T::Struct(second)) => T::Struct(common_fields(first, second)?),
+        // Images of the hub, whose paths were left out, beside plain ones.
+        (T::Struct(fields), plain) | (plain, T::Struct(fields))
+            if matches!(plain, T::Binary | T::LargeBinary) && fields.len() == 1 =>
+        {
+            common_type(fields.first()?.data_type(), plain)?
+        }
         (T::Map(first, sorted), T::Map(second, also)) => {
             T::Map(common_field(first, second)?, *sorted && *also)
         }
@@ -165,6 +171,21 @@ mod tests {
             assert_eq!(common(&second, &first), Some(expected.clone()));
             assert_eq!(common(&list(&first), &list(&second)), Some(list(&expected)));
         }
+    }
+
+    #[test]
+    fn bytes_alone_in_a_struct_go_with_plain_ones() {
+        use DataType as T;
+        let of = |fields: Vec<Field>| T::Struct(Fields::from(fields));
+        let bytes = Field::new("bytes", T::Binary, true);
+        let alone = of(vec![bytes.clone()]);
+        assert_eq!(common(&alone, &T::LargeBinary), Some(T::LargeBinary));
+        assert_eq!(
+            common(&list(&T::Binary), &list(&alone)),
+            Some(list(&T::Binary))
+        );
+        let named = of(vec![bytes, Field::new("path", T::Utf8, true)]);
+        assert_eq!(common(&named, &T::Binary), None);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use arrow_array::{
     Int64Array, MapArray, OffsetSizeTrait, PrimitiveArray, StructArray, UInt32Array,
     downcast_integer_array, make_array, new_null_array,
 };
-use arrow_buffer::{ArrowNativeType, OffsetBuffer, ScalarBuffer};
+use arrow_buffer::{ArrowNativeType, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, FieldRef, Fields, TimeUnit};
 use arrow_select::take::take;
 
@@ -40,6 +40,14 @@ pub fn with_defaults(
         (T::Utf8, T::LargeUtf8) => wide::<_, LargeUtf8Type>(array.as_string::<i32>()),
         (T::Binary, T::LargeBinary) => wide::<_, LargeBinaryType>(array.as_binary::<i32>()),
         (T::Struct(_), T::Struct(fields)) => structs(array.as_struct(), fields, defaults)?,
+        (T::Struct(_), T::Binary | T::LargeBinary) => {
+            let structs = array.as_struct();
+            let field = structs.columns().first();
+            let field = field.ok_or_else(|| impossible(array, target))?;
+            let nulls = NullBuffer::union(structs.nulls(), field.nulls());
+            let field = field.to_data().into_builder().nulls(nulls).build()?;
+            conform(&make_array(field), target)?
+        }
         (T::Map(..), T::Map(entries, sorted)) => map(array.as_map(), entries, *sorted, defaults)?,
         (_, T::List(item) | T::LargeList(item)) => list(array, item, target, defaults)?,
         (_, T::FixedSizeList(item, size)) => fixed_size_list(array, item, *size)?,
