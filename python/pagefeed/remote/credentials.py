@@ -121,8 +121,9 @@ def find_keys(options: Mapping[str, str]) -> AccessKeys | KeyService:
 def profile_settings(environment: Mapping[str, str]) -> dict[str, str]:
     """Return ``region`` and ``endpoint_url`` of the selected profile.
 
-    An address for S3 among its ``services`` comes before that for all services. A file that cannot be read raises no error here, since other storage needs no
-    profile. The error comes when credentials are asked for.
+    An address for S3 among its ``services`` comes before that for all services. A file
+    that cannot be read raises no error here, since other storage needs no profile. The
+    error comes when credentials are asked for.
     """
     files = [file for file in _files(environment) if os.path.isfile(file)]
     if not files or find_spec("botocore") is None:
@@ -136,7 +137,8 @@ def profile_settings(environment: Mapping[str, str]) -> dict[str, str]:
         return {}
     profile = config["profiles"].get(_profile(environment) or "default", {})
     services = config.get("services", {}).get(profile.get("services"), {})
-    found = profile | services.get("s3", {})
+    of_s3 = services.get("s3")
+    found = profile | (of_s3 if isinstance(of_s3, dict) else {})
     return {n: found[n] for n in ("region", "endpoint_url") if n in found}
 
 
