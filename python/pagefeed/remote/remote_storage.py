@@ -267,7 +267,8 @@ def options_of(
 
 
 def storage_of_options(
-    options: Mapping[str, object] | None, *, is_remote: bool
+    options: Mapping[str, object] | None,
+    is_remote: bool,  # noqa: FBT001 - as the core's type of it says
 ) -> Storage:
     """Return the storage of files with these settings.
 
