@@ -101,8 +101,8 @@ def test_the_address_of_a_profile_may_be_that_of_its_services(aws, s3, monkeypat
     services += f"s3 =\n  endpoint_url = {endpoint}\n"
     lab = f"[default]\nservices = lab\nendpoint_url = {nowhere}\nregion = us-east-1\n"
     written(aws, lab + services, f"[default]\n{STATIC}")
-    empty = ("REGION", "DEFAULT_REGION", "ENDPOINT_URL", "ENDPOINT_URL_S3", "PROFILE")
-    empty += ("SESSION_TOKEN", "CA_BUNDLE", "SKIP_SIGNATURE", "CHECKSUM_ALGORITHM")
+    empty = ["REGION", "DEFAULT_REGION", "ENDPOINT_URL", "ENDPOINT_URL_S3", "PROFILE"]
+    empty += ["SESSION_TOKEN", "CA_BUNDLE", "SKIP_SIGNATURE", "CHECKSUM_ALGORITHM"]
     for variable in empty:
         monkeypatch.setenv(f"AWS_{variable}", "")
     monkeypatch.setenv("AWS_ALLOW_HTTP", "true")

@@ -135,9 +135,11 @@ class ImageFeed(Feed):
         ends = np.searchsorted(batch, np.arange(1, len(sequences)))
         rows = np.stack([documents.dataset, documents.row], axis=1)[chosen]
         tokens = vars(self._tokens.plan(sequences))
-        documents, numbers = np.split(rows, ends), sequences.numbers
         return ImagePlan(
-            **tokens, images=images, documents=documents, sequences=numbers
+            **tokens,
+            images=images,
+            documents=np.split(rows, ends),
+            sequences=sequences.numbers,
         )
 
     def batch(self, delivered: Any) -> Batch:

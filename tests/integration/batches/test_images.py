@@ -175,7 +175,7 @@ def test_structs_of_the_hub_are_mixed_with_plain_images(tmp_path):
         (tmp_path / name).mkdir()
         images.write(tmp_path / name, named if name == "hub" else ROWS, kind=kind)
         parts[name] = images.dataset(tmp_path / name), 0.5
-    found = []
+    found: list[Any] = []
     for batch in loader(pf.mix(parts, max_steps=9), batch_size=2):
         got = batch["images"]
         found += zip(got["file"], map(place_of, got["data"]), strict=True)
@@ -197,7 +197,7 @@ def test_a_placeholder_in_a_part_without_images_names_its_document(
     mixture = pf.mix(parts, max_steps=60)
     with pytest.raises(DataError, match=r"row 9 of the file, holds the pl") as caught:
         list(loader(mixture, sequences=cut, batch_size=2))
-    assert caught.value.file.startswith(str(tmp_path))
+    assert str(tmp_path) in str(caught.value.file)
 
 
 def test_mixtures_decode_alike(folder, tmp_path):

@@ -186,7 +186,8 @@ def test_any_order_with_workers_of_every_start(folder, epochs):
 
 def test_a_loop_left_after_a_seek_begins_its_epoch_again(folder, epochs):
     """Whichever loop of a dataset is next: of the process, or of its workers."""
-    fresh, kept, own = {}, {"persistent_workers": True}, {"num_workers": 0}
+    fresh: dict[str, Any] = {}
+    kept, own = {"persistent_workers": True}, {"num_workers": 0}
     for first, second in ((fresh, fresh), (fresh, own), (own, kept), (kept, fresh)):
         dataset = as_dataset(make_loader(folder))
         before, after = (
