@@ -41,6 +41,7 @@ def pictures() -> dict[str, str]:
         "lanes.svg": _lanes(),
         "window.svg": _window(),
         "fleet.svg": _fleet(run),
+        "prompts.svg": _prompts(),
         "mark.svg": _mark("#ffffff", "#ffb74d"),
         "favicon.svg": _mark("#3949ab", "#e07b00"),
     }
@@ -129,6 +130,38 @@ def _fleet(run: dict[str, dict[str, list[int]]]) -> str:
         _text(16, 208, told),
     ]
     return _svg(536, 224, parts)
+
+
+def _prompts() -> str:
+    """Positions of prompts at a checkpoint, and where three kinds of state go on."""
+    done, out, again = COLOURS[1], COLOURS[2], COLOURS[3]
+    taken, flying = range(17), (5, 9, 12, 13, 15)
+    trained = [n for n in taken if n > flying[0] and n not in flying]
+    told = f"{len(flying)} that were out are lost"
+    rows: list[tuple[str, dict[int, str]]] = [
+        ("At a checkpoint: trained, out, not taken", dict.fromkeys(flying, out)),
+        (f"A saved position goes on: {told}", dict.fromkeys(flying, "none")),
+        (
+            f"A low-water mark goes back: {len(trained)} are trained again",
+            dict.fromkeys(range(flying[0], len(taken)), again)
+            | dict.fromkeys(flying, out),
+        ),
+        (
+            f"A queue takes those {len(flying)} first, and then goes on",
+            dict.fromkeys(flying, out),
+        ),
+    ]
+    parts = []
+    for number, (title, changed) in enumerate(rows):
+        y = 24 + 62 * number
+        parts.append(_text(16, y, title, bold=True))
+        for place in range(24):
+            colour = changed.get(place, done if place in taken else "none")
+            line = "var(--line)" if place not in taken else INK
+            left = 17 + place * CELL
+            edge = line if colour == "none" else "none"
+            parts.append(_rect(left, y + 12, CELL - 2, CELL, colour, edge))
+    return _svg(560, 264, parts)
 
 
 def _row(

@@ -45,10 +45,12 @@ USES = {
     "growth": {"mixture", "parquet_files"},
     "images": {"documents", "parquet_files", "remote", "tokenizer"},
     "integrations": {
+        "documents",
         "launch",
         "metrics",
         "mixing",
         "mixture",
+        "prompts",
         "remote",
         "reports",
         "view",
@@ -73,6 +75,7 @@ USES = {
         "selection",
         "tokenizer",
     },
+    "prompts": {"documents", "launch"},
     "reports": {
         "balance",
         "documents",

@@ -35,6 +35,8 @@ from pagefeed.prepare import convert as convert
 from pagefeed.prepare import tokenize as tokenize
 from pagefeed.progress import Progress as Progress
 from pagefeed.progress import show_progress as show_progress
+from pagefeed.prompts import Curriculum as Curriculum
+from pagefeed.prompts import PromptQueue as PromptQueue
 from pagefeed.reports import diagnose as diagnose
 from pagefeed.reports import doctor as doctor
 from pagefeed.reports import forecast as forecast

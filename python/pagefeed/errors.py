@@ -22,6 +22,7 @@ builtin that fits, so that existing ``except`` clauses keep working::
     +-- ColumnNotFoundError         KeyError     the file has no such column
     +-- StaleFileError              RuntimeError a file changed since it was indexed
     +-- StateMismatchError          ValueError   a state belongs to another run
+    +-- TicketError             ValueError   a ticket of a queue is not in flight
     +-- CancelledError              RuntimeError the engine was closed
     +-- InternalError               RuntimeError a defect of pagefeed
 
@@ -70,6 +71,7 @@ __all__ = [
     "ReloadWarning",
     "StaleFileError",
     "StateMismatchError",
+    "TicketError",
     "TokenRangeError",
     "UnavailableError",
     "UnsupportedError",
@@ -468,6 +470,21 @@ class StateMismatchError(PagefeedError, ValueError):
     """
 
     code = "PF-043"
+
+
+class TicketError(PagefeedError, ValueError):
+    """A ticket of a PromptQueue is not in flight; nothing was changed.
+
+    Cause:
+        It was finished or given back before, a worker that was taken for dead sent its
+        answers after all, or a state was loaded since it was taken.
+    Remedy:
+        Leave out the answers to this ticket: its prompt is answered again, or was
+        trained. After a resume take over those whose answers were saved by
+        ``queue.claim``.
+    """
+
+    code = "PF-045"
 
 
 class CancelledError(PagefeedError, RuntimeError):

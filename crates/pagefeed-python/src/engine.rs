@@ -146,6 +146,11 @@ impl Engine {
         })
     }
 
+    /// Keeps pages of rows after their last use, while there is room.
+    fn keep_pages(&self, py: Python<'_>) -> PyResult<()> {
+        detached(py, || self.engine.keep_pages())
+    }
+
     /// Stops the threads and waits for them: what they read from afar ends soon, a page
     /// that is decoded is finished. Who waits for a batch, or asks for more, is refused.
     fn close(&self, py: Python<'_>) {

@@ -9,6 +9,7 @@ from pagefeed.documents.ahead import AheadEngine, Decode, DecodeLike
 from pagefeed.documents.budgets import DocumentBatchIndex
 from pagefeed.documents.document_index import DocumentIndex
 from pagefeed.documents.documents import DocumentBatches, Documents
+from pagefeed.documents.row_columns import in_records
 
 __all__ = [
     "AheadEngine",
@@ -18,4 +19,5 @@ __all__ = [
     "DocumentBatches",
     "DocumentIndex",
     "Documents",
+    "in_records",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -118,3 +118,23 @@ def as_taken(column: _core.ArrowArray) -> Any:
         return np.frombuffer(values, dtype)
     texts = column.texts_or_bytes()
     return column if texts is None else texts
+
+
+def in_records(batch: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of a batch of columns as dicts.
+
+    Numbers and lists become those of Python; rows of padded columns are tensors.
+
+    Example:
+        >>> in_records({"text": ["a", "b"], "score": np.array([0.5, 1.0])})
+        [{'text': 'a', 'score': 0.5}, {'text': 'b', 'score': 1.0}]
+    """
+    columns = []
+    for values in batch.values():
+        listed = values
+        if isinstance(values, _core.ArrowArray | _core.ArrowTable):
+            listed = values.to_pylist()
+        elif not isinstance(values, list) and values.ndim == 1:
+            listed = values.tolist()
+        columns.append(list(listed))
+    return [dict(zip(batch, row, strict=True)) for row in zip(*columns, strict=True)]

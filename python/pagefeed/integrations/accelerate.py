@@ -79,7 +79,7 @@ class Remaining(_IterableDataset):
             in its epoch.
     """
 
-    def __init__(self, delivery: ResumableDelivery, num_behind: int | None) -> None:
+    def __init__(self, delivery: Any, num_behind: int | None) -> None:
         self._delivery = delivery
         self._num_behind = num_behind
 

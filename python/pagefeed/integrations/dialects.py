@@ -13,7 +13,6 @@ from pagefeed.errors import InvalidArgumentError
 __all__ = [
     "check_borders",
     "flattened",
-    "in_records",
     "in_rows",
     "megatron",
     "olmo",
@@ -38,26 +37,6 @@ def in_rows(batch: Mapping[str, Any]) -> dict[str, Any]:
         if name not in FIELDS or FIELDS[name].is_for_models
     }
     return taken | {"use_cache": False} if "position_ids" in taken else taken
-
-
-def in_records(batch: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows of a batch of columns as dicts, for a collator.
-
-    Numbers and lists become those of Python; rows of padded columns are tensors.
-
-    Example:
-        >>> in_records({"text": ["a", "b"], "score": np.array([0.5, 1.0])})
-        [{'text': 'a', 'score': 0.5}, {'text': 'b', 'score': 1.0}]
-    """
-    columns = []
-    for values in batch.values():
-        listed = values
-        if hasattr(values, "to_pylist"):
-            listed = values.to_pylist()
-        elif getattr(values, "ndim", 0) == 1:
-            listed = values.tolist()
-        columns.append(list(listed))
-    return [dict(zip(batch, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def flattened(batch: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,6 +28,7 @@ except ImportError as error:
     ) from error
 
 from pagefeed.core.loader import Loader
+from pagefeed.documents import in_records
 from pagefeed.integrations.accelerate import PreparedLoader, Skippable, expected_ranks
 from pagefeed.integrations.checks import (
     check_counted,
@@ -38,15 +39,21 @@ from pagefeed.integrations.checks import (
     check_sizes,
 )
 from pagefeed.integrations.delivery import KEY, Convert, Start, check_begins
-from pagefeed.integrations.dialects import flattened, in_records, in_rows
+from pagefeed.integrations.dialects import flattened, in_rows
 from pagefeed.integrations.evaluation import TokenMeans, held_out, measured
 from pagefeed.integrations.layers import Leak, check_layers
 from pagefeed.integrations.learning import EVERY, make_learner, watch_losses
+from pagefeed.integrations.prompts import (
+    PromptCallback,
+    attach_queue,
+    prompts_of_step,
+)
 from pagefeed.integrations.settings import warn_of_settings
 from pagefeed.integrations.spikes import SpikeRule, Spikes
 from pagefeed.integrations.versions import warn_of_newer
 from pagefeed.metrics import WaitAlarm
 from pagefeed.mixing import Learner, Policy, Replacing
+from pagefeed.prompts import PromptQueue
 
 warn_of_newer("transformers")
 
@@ -235,7 +242,7 @@ class _Evaluations:
 
 def attach(
     trainer: Any,
-    loader: Loader,
+    loader: Loader | PromptQueue,
     *,
     evaluation: Loader | Mapping[str, Loader] | None = None,
     start: Start = "epoch",
@@ -246,7 +253,7 @@ def attach(
     every: int = EVERY,
     leak: Leak = "refused",
     on_spike: SpikeRule | Literal[True] | None = None,
-) -> LoaderCallback:
+) -> LoaderCallback | PromptCallback:
     """Feed a ``Trainer`` from a loader; its checkpoints contain the loader's position.
 
     Every ``trainer.train()`` is a whole run, from the beginning of an epoch.
@@ -266,7 +273,10 @@ def attach(
             If it has ``Documents(columns=...)``, its rows go through the trainer's
             own ``data_collator``: for ``DPOTrainer``, ``RewardTrainer``, a collator of
             yours, and ``GRPOTrainer``, where the batch size is the number of prompts
-            that a rank takes for an update.
+            that a rank takes for an update. Or a :class:`PromptQueue` for trainers that
+            generate, such as ``GRPOTrainer``, with ``max_steps``: a step's prompts are
+            committed at its end, the rows have the column ``ticket``, and no further
+            argument is taken.
         evaluation: A loader of held-out data, or several by name, in place of
             ``eval_dataset`` (which may also be what ``as_dataset`` returned). Every
             ``eval_loss`` is the mean over all their tokens, on any number of ranks. A
@@ -302,6 +312,8 @@ def attach(
         "a transformers.Trainer: attach(trainer, loader)",
     )
     args = trainer.args
+    if isinstance(loader, PromptQueue):
+        return attach_queue(trainer, loader)
     check_counted(loader, WHO)
     steps = _Repeated(
         loader,
@@ -385,33 +397,15 @@ def _objective(
 
 
 def _generating(trainer: Any, loader: Loader) -> tuple[Convert, int]:
-    """Return the converter and use count for a trainer that generates answers.
-
-    Such a trainer takes the prompts of several of its batches at once, and repeats each
-    prompt for its answers. It takes them again with each of these batches.
-
-    Raises:
-        InvalidArgumentError: If a checkpoint could be saved while answers are in use,
-            or those to one prompt would lie on two ranks.
-    """
-    args, generations = trainer.args, trainer.num_generations
-    steps = args.steps_per_generation * trainer.num_iterations
-    rows = args.per_device_train_batch_size * args.steps_per_generation
-    if steps != args.gradient_accumulation_steps or rows % generations:
-        raise InvalidArgumentError(
-            f"steps_per_generation={args.steps_per_generation} x num_iterations="
-            f"{trainer.num_iterations} must be gradient_accumulation_steps="
-            f"{args.gradient_accumulation_steps}, so that no checkpoint divides what "
-            f"was generated at once; and num_generations={generations} must divide "
-            f"per_device_train_batch_size x steps_per_generation = {rows}, so that "
-            "the answers to a prompt are on one rank"
-        )
+    """Return the converter and use count for a trainer that generates answers."""
+    count, steps = prompts_of_step(trainer)
     prompts = "per_device_train_batch_size x steps_per_generation / num_generations"
-    check_rows(loader, rows // generations, prompts)
+    check_rows(loader, count, prompts)
 
     def convert(batch: Mapping[str, Any]) -> Any:
-        records = [row for row in in_records(batch) for _ in range(generations)]
-        return trainer.data_collator(records)
+        records = in_records(batch)
+        repeated = [row for row in records for _ in range(trainer.num_generations)]
+        return trainer.data_collator(repeated)
 
     return convert, steps
 

@@ -160,6 +160,14 @@ impl Engine {
         self.drop_batches(true)
     }
 
+    /// From now on pages of rows stay after their last use, while there is room: plans to
+    /// come name rows that nobody knows yet.
+    pub fn keep_pages(&self) -> Result<()> {
+        self.check_process()?;
+        self.shared.lock().keeps_used = true;
+        Ok(())
+    }
+
     fn drop_batches(&self, keeps_pages: bool) -> Result<()> {
         self.check_process()?;
         let mut state = self.shared.lock();

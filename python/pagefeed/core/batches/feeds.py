@@ -109,6 +109,9 @@ class BatchEngine(Protocol):
         With ``keep_pages`` their pages stay in memory as long as there is room.
         """
 
+    def keep_pages(self) -> None:
+        """Keep pages of rows after their last use, as long as there is room."""
+
     def stats(self) -> dict[str, Any]:
         """Return counters since the start."""
 

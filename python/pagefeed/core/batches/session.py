@@ -21,7 +21,7 @@ from pagefeed.core.batches.sources import (
     with_chosen_block,
 )
 from pagefeed.core.ranks import check_share
-from pagefeed.core.run import Grown, LoaderState, Run
+from pagefeed.core.run import Grown, LoaderState, Run, Sequences
 from pagefeed.core.wiring import (
     check_settings,
     check_unlearned,
@@ -271,6 +271,21 @@ class RunView(AnyView):
         else:
             running.count()
         return batch
+
+    def rows(self, sequences: Sequences) -> Batch:
+        """Return sequences of any numbers as one batch, without a transform.
+
+        Their pages are read once, and stay in memory for the next call as long as there
+        is room. For loaders that do not iterate.
+        """
+        with self.lock:
+            engine = self._feed.engine()
+            engine.keep_pages()
+            engine.submit(self._feed.plan(sequences.reshape(1, -1)))
+            try:
+                return self._feed.batch(engine.next_batch())
+            finally:
+                engine.clear(keep_pages=True)
 
     def _explain(self, error: Exception, running: Iteration) -> None:
         """Say in an error which steps need what cannot be read."""

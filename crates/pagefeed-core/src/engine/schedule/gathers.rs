@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use super::State;
 use super::pending::{DONE, Phase};
-use crate::engine::SliceReads;
 use crate::engine::assembly::buffer::Buffer;
 use crate::engine::job::{BatchMemory, GatherJob, Job};
+use crate::engine::pages::KeptPage;
 use crate::engine::pages::{BatchNumber, FETCHED_AT_ONCE, Slot};
+use crate::engine::{Page, SliceReads};
 use crate::error::Result;
 
 /// Pages that may be loaded ahead while a batch could be written; the remaining due
@@ -105,8 +106,23 @@ impl State {
             let read = slots.iter_mut().zip(were_read).filter(|(_, read)| **read);
             for (slot, _) in read {
                 let slot = std::mem::replace(slot, DONE);
-                if let Some((page, bytes)) = self.pages.unpin(slot, job.batch) {
-                    self.recycle(page, bytes);
+                let key = self.pages.page(slot);
+                match self.pages.unpin(slot, job.batch) {
+                    // Rows alone: packed bundles and pages of tokens are read in order.
+                    Some((page, bytes)) if self.keeps_used && matches!(*page, Page::Rows(_)) => {
+                        self.budget.held -= bytes;
+                        let bundle = None;
+                        self.keep(
+                            key,
+                            KeptPage {
+                                page,
+                                bundle,
+                                bytes,
+                            },
+                        );
+                    }
+                    Some((page, bytes)) => self.recycle(page, bytes),
+                    None => {}
                 }
             }
         }

@@ -56,6 +56,8 @@ pub(super) struct State {
     kept: HashMap<PageKey, KeptPage, PageHasher>,
     /// Whether pages are kept that were loaded for dropped batches.
     keeps_pages: bool,
+    /// Whether pages stay after the last batch that needs them, while there is room.
+    pub keeps_used: bool,
     spare_buffers: Vec<Buffer>,
     /// The first batch that failed, and why. Nothing at or after it is worked on.
     failure: Option<(BatchNumber, Error)>,
@@ -99,6 +101,7 @@ impl State {
             spares: SparePages::default(),
             kept: HashMap::default(),
             keeps_pages: false,
+            keeps_used: false,
             buffer_bytes: config.sections().num_bytes(),
             spare_buffers: Vec::new(),
             failure: None,
@@ -226,7 +229,7 @@ impl State {
     }
 
     /// Keeps a page that no plan needs.
-    fn keep(&mut self, page: PageKey, kept: KeptPage) {
+    pub(super) fn keep(&mut self, page: PageKey, kept: KeptPage) {
         self.budget.spare += kept.bytes;
         if let Some(before) = self.kept.insert(page, kept) {
             self.budget.spare -= before.bytes;
