@@ -133,7 +133,7 @@ def _fleet(run: dict[str, dict[str, list[int]]]) -> str:
 
 
 def _prompts() -> str:
-    """Positions of prompts at a checkpoint, and where three kinds of state go on."""
+    """Positions at a checkpoint, and what three kinds of state continue with."""
     done, out, again = COLOURS[1], COLOURS[2], COLOURS[3]
     taken, flying = range(17), (5, 9, 12, 13, 15)
     trained = [n for n in taken if n > flying[0] and n not in flying]

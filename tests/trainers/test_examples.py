@@ -12,7 +12,7 @@ from made.shared_data import ROOT
 from pagefeed.cli.demo.data import write_data
 from trainers.running import launch
 
-TRL = ("sft", "dpo", "grpo")
+TRL = ("sft", "dpo", "grpo", "async_grpo")
 NAMES = (
     *("accelerate", "deepspeed", "jax", "lightning", "megatron", "olmo", "ray"),
     *("torchtitan", "transformers", *TRL),
@@ -26,7 +26,7 @@ TWO_RANKS = (
     *("sft", "grpo"),
 )
 """As torchrun starts them; others start processes themselves, or need one."""
-LAST_STEP = {"jax": 10, "torchtitan": 10} | dict.fromkeys(TRL, 6)
+LAST_STEP = {"jax": 10, "torchtitan": 10} | dict.fromkeys(TRL, 6) | {"async_grpo": 12}
 
 
 def run(command, folder):

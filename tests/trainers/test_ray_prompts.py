@@ -15,7 +15,6 @@ import pagefeed as pf
 from made.prompts import ROWS, queue_of, write
 
 
-@ray.remote(num_cpus=0)
 class Worker:
     """Reads tickets with a copy of the queue, and is slow."""
 
@@ -28,6 +27,10 @@ class Worker:
     def answer(self, tickets: Any) -> list[str]:
         time.sleep(0.005 * (tickets[0].row % 5))
         return [row["prompt"] for row in self._queue.read(tickets)]
+
+
+def start(queue: pf.PromptQueue) -> Any:
+    return ray.remote(num_cpus=0)(Worker).remote(queue)
 
 
 @pytest.fixture
@@ -44,9 +47,10 @@ def test_actors_are_killed(tmp_path):
     queue = queue_of(
         write(tmp_path, "math"), columns=["prompt"], epochs=1, max_in_flight=40
     )
-    workers = [Worker.remote(queue) for _ in range(3)]
+    workers = [start(queue) for _ in range(3)]
     flying: dict[Any, tuple[int, Any]] = {}
-    kills, trained, num_died = [150, 350], [], 0
+    kills, num_died = [150, 350], 0
+    trained: list[str] = []
     while not queue.done:
         busy = {number for number, _ in flying.values()}
         for number, worker in enumerate(workers):
@@ -63,7 +67,7 @@ def test_actors_are_killed(tmp_path):
         except ray.exceptions.RayActorError:
             num_died += 1
             queue.release(tickets)
-            workers[number] = Worker.remote(queue)
+            workers[number] = start(queue)
             continue
         queue.commit(tickets)
         trained += answers

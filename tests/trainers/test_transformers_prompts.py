@@ -22,8 +22,8 @@ def steps_of(folder, rank):
 
 @pytest.mark.parametrize("world_size", [1, 2])
 def test_killed_between_checkpoints(tmp_path, world_size):
-    command = [sys.executable, ROOT / "examples" / "conversations.py"]
-    subprocess.run([*command, tmp_path / "rows"], check=True)
+    script = ROOT / "examples" / "conversations.py"
+    subprocess.run([sys.executable, script, tmp_path / "rows"], check=True)
     steps = ROWS // (4 * world_size)
     options = {"world_size": world_size, "steps": steps}
     run_job(

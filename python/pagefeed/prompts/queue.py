@@ -71,13 +71,13 @@ class PromptQueue:
         InvalidArgumentError: If an argument cannot be right.
 
     Example:
-        >>> queue = PromptQueue(  # doctest: +SKIP
-        ...     parquet("prompts/", column="prompt"), columns=["prompt", "answer"],
-        ...     seed=1, epochs=2, max_in_flight=3 * 64,
-        ... )
-        >>> tickets = queue.take(64, version=step)  # doctest: +SKIP
-        >>> rows = queue.read(tickets)  # doctest: +SKIP
-        >>> queue.commit(tickets, scores=pass_rates)  # doctest: +SKIP
+        >>> queue = PromptQueue(dataset, epochs=2, max_in_flight=3 * 64)
+        >>> tickets = queue.take(64, version=7)
+        >>> rows = queue.read(tickets)
+        >>> queue.release(tickets[:2])
+        >>> queue.commit(tickets[2:])
+        >>> queue.in_flight, queue.waiting
+        (0, 2)
     """
 
     def __init__(

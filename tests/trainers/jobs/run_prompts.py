@@ -26,7 +26,7 @@ tokenizer = PreTrainedTokenizerFast.from_pretrained(data)
 GENERATIONS = 2
 
 
-class Kill(TrainerCallback):
+class Kill(TrainerCallback):  # type: ignore[misc]
     """Kills the process after a step."""
 
     def on_step_end(self, *given, **_):
@@ -42,7 +42,7 @@ def reward(completions, id, ticket, **_):  # noqa: A002 - a column
     return [-float(len(text)) for text in completions]
 
 
-class Note(TrainerCallback):
+class Note(TrainerCallback):  # type: ignore[misc]
     """Writes the prompts of each step of this rank."""
 
     def on_step_end(self, *given, **_):
