@@ -17,16 +17,19 @@ LONGEST_PAGE = 300
 HOUSE = r"feeds?|errands?|pieces?|held(?![- ]out)"
 TWICE = r"the the|a a|is is|of of|to to|and and|in in"
 # Habits that hide the noun or the verb: with, after, reported, again, continues, not a.
+# ``beside=`` and ``behind=`` are names of arguments.
 HABITS = (
-    r"beside|told|anew|so many|behind|(?:goes|go|going|went) on|nobody|whoever"
-    r"|whatever|of (?:its|their) own|of now"
+    r"(?<!--)beside(?![:=])|told|anew|so many|behind(?!:)|(?:goes|go|going|went) on"
+    r"|nobody|whoever|whatever|of (?:its|their) own|of now|once more"
+    r"|(?<!there )(?:is|are|was|were) no (?!more|longer|other|less|way|need|such)"
 )
 BANNED = re.compile(rf"\b(?:{HOUSE}|{TWICE})\b", re.IGNORECASE)
-HABIT = re.compile(rf"\b(?:{HABITS})\b|^Of (?!course)", re.IGNORECASE)
+HABIT = re.compile(rf"\b(?:{HABITS})\b|(?-i:(?:^|: )Of (?!course))", re.IGNORECASE)
 LISTED = ["git", "ls-files", "*.md", "python", "crates"]
 WRITTEN = subprocess.run(LISTED, cwd=ROOT, capture_output=True, text=True, check=True)
 # Source that follows the rule: add a folder once it does.
-CLEAN: tuple[str, ...] = ()
+WAITING = r"core|integrations|remote|reports|text|tokenizer|uncounted"
+CLEAN = re.compile(rf"python/pagefeed/(?!(?:{WAITING})/).*\.pyi?$")
 GUIDES = ("explanation", "reference", "tutorials", "coming-from", "recipes")
 PAGES = [
     ROOT / "README.md",
@@ -51,7 +54,7 @@ def test_no_habit_hides_what_is_meant():
     for name in WRITTEN.stdout.split():
         if name.endswith(".md"):
             sentences = list(sentences_of((ROOT / name).read_text()))
-        elif name.startswith(CLEAN):
+        elif CLEAN.match(name):
             sentences = list(sentences_of_source(ROOT / name))
         else:
             continue

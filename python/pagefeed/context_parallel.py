@@ -105,7 +105,7 @@ class ContextParallel:
         """Raise an error if sequences of this length cannot be cut.
 
         Raises:
-            InvalidArgumentError: If the length is no multiple of the chunks.
+            InvalidArgumentError: If the length is not a multiple of the chunks.
         """
         length = check_whole(length, "length", least=0)
         if length % self.chunks:
@@ -138,7 +138,7 @@ class ContextParallel:
         """Return which tokens of a sequence are this rank's: int64 [length / size].
 
         Raises:
-            InvalidArgumentError: If the length is no multiple of the chunks.
+            InvalidArgumentError: If the length is not a multiple of the chunks.
         """
         self.check_length(length)
         return self.places(np.array([0, length]))
@@ -197,7 +197,7 @@ class ContextParallel:
                 return field
             if borders is None:
                 return field.take(columns, axis=1)
-            # Of every row it is as many.
+            # As many for every row.
             rows, _, *width = field.shape
             return field.reshape(-1, *width)[columns].reshape(rows, -1, *width)
 

@@ -322,7 +322,7 @@ class UnavailableError(FileAccessError, TimeoutError):
     Remedy:
         Run ``pagefeed doctor`` from this node. Raise the deadline in
         ``storage_options``, or lower the number of requests under way. The state of the
-        run is intact: load it and go on.
+        run is intact: load it and continue.
     """
 
     code = "PF-023"
@@ -351,8 +351,8 @@ class CorruptFileError(DataError):
 
     Cause:
         The file was cut off while it was written or copied, its storage lost bytes, or
-        a writer does not keep to the format. Or it is no Parquet file, but JSON lines,
-        CSV or tokens of another format.
+        a writer does not keep to the format. Or it is not a Parquet file, but JSON
+        lines, CSV or tokens of another format.
     Remedy:
         Compare size and checksum with the original and copy it again. ``pagefeed
         inspect`` lists every file that cannot be read. ``loader.skip(error.steps)``
@@ -450,8 +450,8 @@ class StaleFileError(PagefeedError, RuntimeError):
         Someone wrote, replaced or removed a file while a run used it, or between two
         runs that share an index.
     Remedy:
-        Put the former file back to go on with the same order. Or make the dataset
-        again: it is indexed anew, and states of the former data are refused.
+        Put the former file back to continue with the same order. Or make the dataset
+        again: it is indexed again, and states of the former data are refused.
     """
 
     code = "PF-041"
@@ -508,7 +508,7 @@ class InternalError(PagefeedError, RuntimeError):
     Cause:
         An assumption of the code did not hold.
     Remedy:
-        Report the message and what led to it. Load the last state to go on.
+        Report the message and what led to it. Load the last state to continue.
     """
 
     code = "PF-050"

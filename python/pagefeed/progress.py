@@ -66,7 +66,8 @@ class Bars:
 
     def __init__(self) -> None:
         tqdm = require("tqdm", extra="demo", purpose="show_progress(True)").tqdm
-        # Without tqdm's thread that watches for idle bars: processes fork beside it.
+        # Without tqdm's thread that watches for idle bars: processes fork while it
+        # runs.
         self._bar = type("Bar", (tqdm,), {"monitor_interval": 0})
         self._bars: dict[tuple[int, str], Any] = {}
         self._stream = sys.stderr

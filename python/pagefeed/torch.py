@@ -1,7 +1,7 @@
 """PyTorch: a loader as an ``IterableDataset`` of whole batches.
 
-For trainers that need a ``torch.utils.data.DataLoader``. A loader has threads of its
-own: where you have the choice, ``for batch in loader`` is the fastest way.
+For trainers that need a ``torch.utils.data.DataLoader``. A loader starts its own
+threads: where you have the choice, ``for batch in loader`` is the fastest way.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ forked later would wait for OpenMP's threads for ever."""
 
 
 class _Notice:
-    """Where the next epoch begins, in memory shared between a process and its workers.
+    """The next epoch's number, in memory shared between a process and its workers.
 
     Workers have copies of the loader. By this notice they learn of a ``set_epoch`` in
     the process with the original, and of a state that earlier workers have loaded.
@@ -110,7 +110,7 @@ class _Notice:
 
         Args:
             again: Where the iteration began.
-            loop: Number of the loop that goes on with it.
+            loop: Number of the loop that continues it.
             is_over: Whether all its steps were taken; only one worker can know.
         """
         self._write(again, self._num_seen + 1)
@@ -206,8 +206,8 @@ class LoaderDataset(IterableDataset[Batch]):
         """Yield all steps, or in a worker process every ``num_workers``-th.
 
         Raises:
-            InvalidArgumentError: If a framework would shard these batches once more,
-                or make batches of them.
+            InvalidArgumentError: If a framework would shard these batches again, or
+                make batches of them.
         """
         check_readers(self.loader)
         caller = sys._getframe(1).f_locals  # noqa: SLF001 - torch's, or a wrapper's
@@ -370,7 +370,7 @@ class _WorkerSteps(Iterator[Batch]):
         self._dataset, self._steps = dataset, steps
         self.has_ended = False
         self.is_passed = False
-        """Whether it ended, and the loop of its worker goes on."""
+        """Whether it ended, and the loop of its worker continues."""
 
     def __next__(self) -> Batch:
         """Return the batch of the worker's next step."""
@@ -390,7 +390,7 @@ class _WorkerSteps(Iterator[Batch]):
 
 def _register_reducers() -> None:
     """Say how a worker pickles what it sends, besides batches, to the main process."""
-    # What rows of bytes come as, which a queue of processes would refuse.
+    # The type of rows of bytes, which a queue of processes would refuse.
     ForkingPickler.register(memoryview, _as_bytes)
     ForkingPickler.register(_IterableDatasetStopIteration, _as_end)
     ForkingPickler.register(ExceptionWrapper, _as_failure)

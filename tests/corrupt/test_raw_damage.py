@@ -16,15 +16,15 @@ def test_raw_files(tmp_path):
     truncate(path, 1)
     refused(
         errors.CorruptFileError,
-        "no whole number of tokens",
+        "not a whole number of tokens",
         lambda: pf.tokens(path, dtype="uint16"),
         path,
     )
     with pytest.raises(errors.InvalidArgumentError, match="say of what type"):
         drained(pf.tokens(path))
-    with pytest.raises(errors.InvalidArgumentError, match="no type of tokens"):
+    with pytest.raises(errors.InvalidArgumentError, match="not a type of tokens"):
         pf.tokens(path, dtype="float32")
-    with pytest.raises(errors.InvalidArgumentError, match="no type of tokens"):
+    with pytest.raises(errors.InvalidArgumentError, match="not a type of tokens"):
         pf.tokens(path, dtype=">u2")
 
 

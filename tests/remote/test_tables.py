@@ -77,7 +77,7 @@ def test_a_delta_table_in_a_bucket(root, s3, kind):
     assert epoch_of(found) == expected(GONE)
     before = pf.delta(uri, 1, column="tokens", storage_options=options)
     assert epoch_of(before) == expected([])
-    with pytest.raises(MissingFileError, match="no Delta table"):
+    with pytest.raises(MissingFileError, match="not a Delta table"):
         pf.delta("s3://corpus/tokens", column="tokens", storage_options=options)
 
 

@@ -12,12 +12,12 @@ from pagefeed._core.index import FlatField, Index, RecordColumn
 IGNORED: int
 
 class BesideConfig(TypedDict, total=False):
-    """What batches have beside tokens."""
+    """Fields and columns of batches that are not tokens."""
 
     fields: Mapping[str, Any] | None
     """Those that are made of the tokens; without, the tokens alone."""
     aligned: Sequence[Sequence[Index | FlatField | None]]
-    """Of each dataset its columns with numbers for each token; None of one it lacks."""
+    """For each dataset its columns with numbers for each token; None if missing."""
     per_token: Sequence[Mapping[str, Any]]
     """What these are like."""
     loss_column: int | None
@@ -26,7 +26,7 @@ class BesideConfig(TypedDict, total=False):
     """What is made of the lists in the columns of rows."""
 
 class DocumentsConfig(TypedDict, total=False):
-    """What batches make of the lists in their columns, which are named by number."""
+    """Padding and types of the lists in columns of batches, by the column's number."""
 
     has_tokens: bool
     """Whether the first column holds the tokens."""
@@ -50,7 +50,7 @@ class DocumentsConfig(TypedDict, total=False):
     """Tokens of a row, about, padding included."""
 
 class BatchesConfig(TypedDict, total=False):
-    """How batches are made, and of what."""
+    """Settings and contents of batches."""
 
     num_threads: Required[int]
     memory: Required[int]
@@ -66,10 +66,10 @@ class BatchesConfig(TypedDict, total=False):
     vocab_size: int | None
     """Ids are below it, if it is known."""
     metadata: tuple[Sequence[str], Sequence[bool], Sequence[Any]] | None
-    """What is told of documents: names, which hold spans, and columns by datasets."""
+    """Metadata of documents: names, which have spans, and columns by datasets."""
 
 class EngineConfig(BesideConfig, BatchesConfig, total=False):
-    """What an engine reads, and how it makes batches.
+    """Input of an engine, and the settings of its batches.
 
     Pages are numbered through all ``tokens``, then through all ``columns``, where each
     value of a list is a page.

@@ -1,4 +1,4 @@
-"""Where pages lie, and the numbers of flat files."""
+"""Places of pages, and the numbers of flat files."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence

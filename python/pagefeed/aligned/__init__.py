@@ -1,4 +1,4 @@
-"""Columns beside the tokens in a batch: aligned ones, and metadata of its documents.
+"""Columns of a batch with its tokens: aligned columns, and metadata of documents.
 
 :class:`Aligned` holds the settings of such a column, :class:`AlignedColumns` makes the
 aligned columns of a batch.

@@ -149,7 +149,7 @@ class AlignedColumn(NamedTuple):
         return self.column.rpartition(".")[2]
 
     def unlearned(self, width: int) -> float | None:
-        """Return the number of tokens without a loss; None if numbers are no losses."""
+        """Return the number for tokens without a loss; None if they are not losses."""
         carries_loss = self.like.carries_loss
         if carries_loss is None:
             is_named = self._name in (LABELS, "loss_mask")
@@ -311,7 +311,7 @@ def parse_aligned(
     names = check_columns(aligned, "aligned")
     if len({*names, *taken}) < len(names) + len(set(taken)):
         raise InvalidArgumentError(
-            f"aligned={list(names)} must name columns beside {', '.join(taken)}, "
+            f"aligned={list(names)} must name columns other than {', '.join(taken)}, "
             "each once"
         )
     asked = aligned if isinstance(aligned, Mapping) else {}
@@ -330,8 +330,8 @@ def parse_aligned(
     for name in all_names:
         if name == LENGTHS or (name in FIELDS and FIELDS[name].is_ours_alone):
             raise InvalidArgumentError(
-                f"aligned={list(names)}: a batch has a {name!r} of its own; rename "
-                "the column"
+                f"aligned={list(names)}: a batch has a field {name!r}; rename the "
+                "column"
             )
     counts = [column.like.count for column in columns if column.like.count in FIELDS]
     for name in counts[:1]:
@@ -342,7 +342,7 @@ def parse_aligned(
     if len({*all_names, *taken}) < len(all_names) + len(set(taken)):
         raise InvalidArgumentError(
             f"aligned={list(names)} with their counts gives a batch {all_names}, "
-            f"beside {', '.join(taken)}: name each once"
+            f"with {', '.join(taken)}: name each once"
         )
     return tuple(columns)
 

@@ -107,7 +107,7 @@ class AlignedColumns(ColumnsBeside):
 
     @property
     def arrays_of(self) -> Iterator[tuple[str, str, tuple[int, ...]]]:
-        """What a batch has of them: name, type and what follows [batch, length]."""
+        """Name and type of each in a batch, and dimensions after [batch, length]."""
         for column, dtype, width in self.columns:
             kind = "uint16" if dtype == "bfloat16" else dtype
             yield column.column, kind, () if width == 1 else (width,)
@@ -150,7 +150,7 @@ class AlignedColumns(ColumnsBeside):
             return
         if not all(data.labels_end(layout.eos) for data in datasets):
             warnings.warn(
-                f"the labels of eos={layout.eos} behind each row are padding, so that "
+                f"the labels of eos={layout.eos} after each row are padding, so that "
                 "no model learns to write it: give learn_eos=True, or learn_eos=False "
                 "where rows end with a token that says so",
                 LabelWarning,

@@ -1,4 +1,4 @@
-"""Metadata of the documents in a batch, as a table beside the tokens."""
+"""Metadata of the documents in a batch, as a table next to the tokens."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Metadata:
         )
         _check_names(named, spans & plain)
         for data in datasets:
-            if not data.span_columns:  # Spans lie beside each token.
+            if not data.span_columns:  # Spans lie next to each token.
                 refuse_unknown_rows(data.spans, "metadata")
         sources = (tuple(_source(data, name) for name in named) for data in datasets)
         metadata = cls(
@@ -77,8 +77,8 @@ def _check_names(names: dict[str, None], both: set[str]) -> None:
     for name in names:
         if name in PLACES:
             raise InvalidArgumentError(
-                f"a table of metadata has a column {name!r} of its own, which says "
-                "where a document is: rename that of the files"
+                f"a table of metadata already has a column {name!r}, which says where "
+                "a document is: rename the column of the files"
             )
     if both:
         raise InvalidArgumentError(

@@ -160,7 +160,7 @@ class Balance:
         per_sequence = SequenceCosts(index)
 
         def costs(sequences: Int64Array) -> Float64Array:
-            # What does not count is not read.
+            # Lengths that do not count are not read.
             cost = of_token * per_sequence.tokens(sequences) if of_token else 0.0
             if of_pair:
                 cost = cost + of_pair * per_sequence.squares(sequences)
@@ -242,9 +242,9 @@ def deal(
     part ``equal`` of itself and of the rank's mean, by a hash of its position, so that
     those which differ little come in a keyed order. The k-th sequence of every rank
     gets the quantile that is the k-th number of the second of Sobol's sequences,
-    scrambled as Owen does it: each bit is turned by a hash of the bits before it. Of
-    any 2**n consecutive numbers that begin at a multiple of 2**n each 2**-n of the
-    range gets one. Which numbers stand together is drawn by the key.
+    scrambled as Owen does it: each bit is turned by a hash of the bits before it. Any
+    2**n consecutive numbers that begin at a multiple of 2**n: each 2**-n of the range
+    gets one. Which numbers stand together is drawn by the key.
 
     With ``bucket=2**n``, each aligned run of 2**n slots of a rank takes sequences of
     similar cost, and these runs come in a keyed order. Ranks that share a quantile draw
@@ -263,7 +263,7 @@ def deal(
 
     Returns:
         The slot of each after, int32, and what stands in each slot, int64, both
-        [ranks, slots]. Behind the last slot of a rank stand its number, and 0.
+        [ranks, slots]. After the last slot of a rank stand its number, and 0.
 
     Example:
         >>> settings = dict(first=np.array([0]), ranks=1, key=b"key",

@@ -95,7 +95,7 @@ class SequenceCosts:
         self._index = index
         self._arrays = [_stored(of_dataset) for of_dataset in index.parts]
         self._beside: dict[str, list[CheckedArray | None]] = {}
-        # Of documents their tokens are kept, of which all the rest follows.
+        # For documents the tokens are kept; all else follows from them.
         self._length = index.length
         self._is_documents = index.tokens_differ
 

@@ -16,7 +16,7 @@ from pagefeed.core.sequences import SequenceIndex
 from pagefeed.errors import DataError, InvalidArgumentError, PagefeedError
 
 MOST_SEQUENCES = 1 << 18
-"""Sequences searched at most; nobody skips the steps of more."""
+"""Sequences searched at most; no run skips the steps of more."""
 
 
 def explain(error: Exception, now: Cursor, step: Step) -> None:
@@ -57,7 +57,7 @@ def _name_row(error: DataError, now: Cursor, step: Step) -> None:
 def _unreadable_steps(error: DataError, now: Cursor, step: int) -> Ranges:
     """Return the steps from this one on, on any rank, that need unreadable data.
 
-    If a state cannot hold so many ranges, the nearest ranges are joined. They then
+    If a state cannot hold all ranges, the nearest ranges are joined. They then
     include readable steps too, and all can be skipped.
     """
     route = now.route

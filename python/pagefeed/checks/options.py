@@ -252,7 +252,7 @@ def warn_of_texts(tokenizer: Any, cut: Any, fields: Fields, *, stacklevel: int) 
 
     Args:
         tokenizer: Tokenizer of plain texts. With None there is no warning: rows of
-            tokens may end with a separator of their own.
+            tokens may already end with a separator.
         cut: How the texts are cut.
         fields: The fields of batches.
         stacklevel: Stack level of the warning, counted from this function.

@@ -81,8 +81,8 @@ class Watch:
                 "balance= with one sequence a rank makes all sequences of a step about "
                 "as long, and steps unlike. Frameworks tell the loader how many steps' "
                 f"gradients they accumulate, here {accumulated}: accumulate four or "
-                "more, give batch_size=4 or more, or leave balance out. A loop of "
-                "your own that accumulates may ignore pagefeed.errors.BalanceWarning",
+                "more, give batch_size=4 or more, or leave balance out. A loop of your "
+                "own that accumulates may ignore pagefeed.errors.BalanceWarning",
                 BalanceWarning,
                 stacklevel=6,
             )

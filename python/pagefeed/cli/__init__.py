@@ -59,7 +59,7 @@ def _run(words: Sequence[str] | None) -> int:
 
         check_storage_options(options)
         status = int(options.run(options))
-        sys.stdout.flush()  # Here, where a reader that has gone can be told.
+        sys.stdout.flush()  # Here, where a closed pipe is noticed.
     except PagefeedError as error:
         said = "\n  ".join([str(error), *getattr(error, "__notes__", ())])
         is_argument = isinstance(error, InvalidArgumentError | OutOfRangeError)

@@ -85,7 +85,7 @@ def add_verbs(
 ) -> None:
     """Add verbs: modules of a package, which say what they do.
 
-    Each has a table ``ARGUMENTS`` and ``run``, or verbs of its own, ``VERBS``.
+    Each has a table ``ARGUMENTS`` and ``run``, or further verbs, ``VERBS``.
 
     Args:
         parser: The parser.

@@ -59,7 +59,10 @@ def run(options: argparse.Namespace) -> int:
         return tell(options, {"problem": why}, [why], damage)
     loader = make_loader(options, data)
     if options.state:
-        wrong = f"--state {options.state} is no JSON file of what state_dict() returned"
+        wrong = (
+            f"--state {options.state} is not a JSON file with what state_dict() "
+            "returned"
+        )
         loader.load_state_dict(read_json(options.state, wrong))
     if options.weights:
         return _trace_weights(loader, options)

@@ -1,6 +1,6 @@
 """Prove from the index alone that an epoch delivers every sequence exactly once.
 
---resume STEPS:WORLD_SIZE[:BATCH_SIZE] stops after so many steps and continues on
+--resume STEPS:WORLD_SIZE[:BATCH_SIZE] stops after STEPS and continues on
 another number of ranks; it may be given several times.
 
 For example:
@@ -18,7 +18,7 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports import Leg, Verification, verify
 
 ARGUMENTS = RUN | {
-    "--resume": repeated("stop, and go on", "STEPS:WORLD_SIZE[:BATCH]"),
+    "--resume": repeated("stop, and continue", "STEPS:WORLD_SIZE[:BATCH]"),
 }
 
 

@@ -243,8 +243,8 @@ class DecodingFeed(Feed):
     """A feed of documents whose columns are decoded.
 
     Args:
-        settings: Of the loader.
-        run: What it delivers.
+        settings: Those of the loader.
+        run: The run to deliver.
         decode: The functions.
 
     Raises:

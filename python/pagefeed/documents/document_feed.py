@@ -37,8 +37,8 @@ class DocumentFeed(EngineFeed):
     """Feeds batches of documents, with any of their columns.
 
     Args:
-        settings: Of the loader.
-        run: What it delivers.
+        settings: Those of the loader.
+        run: The run to deliver.
 
     Raises:
         ColumnNotFoundError: If a column does not exist.
@@ -118,7 +118,8 @@ class DocumentFeed(EngineFeed):
                 "leave metadata out, or give pad="
             )
         made = self._aligned.settings(settings.fields, run.index.layout)
-        # Of nothing that knows this feed: an engine ends with the last use of its feed.
+        # Bound to nothing that knows this feed: an engine ends with the last use of its
+        # feed.
         config: _core.EngineConfig = {
             "columns": [source.handle for source in self._columns],
             "names": names,
@@ -254,7 +255,7 @@ class DocumentFeed(EngineFeed):
         self, batch: Batch, of_sequences: npt.NDArray[np.int32]
     ) -> npt.NDArray[np.int32]:
         """Return the dataset of each row of a batch."""
-        if self._documents.pad is None:  # One row; null rows stand behind.
+        if self._documents.pad is None:  # One row; null rows follow.
             return of_sequences[:1]
         if self._takes_batches:
             return np.repeat(of_sequences.max(), len(batch["lengths"]))

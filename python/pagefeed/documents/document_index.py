@@ -111,7 +111,7 @@ def _counted(spans: Spans) -> LengthCounts:
 
 
 class RowCut(Protocol):
-    """How rows are cut into documents."""
+    """The cut of rows into documents."""
 
     @property
     def columns(self) -> Iterable[str] | None:
@@ -123,7 +123,7 @@ class RowCut(Protocol):
 
     @property
     def pad(self) -> Any:
-        """How documents are padded; None to join them."""
+        """The padding of documents; None to join them."""
 
     @property
     def makes_tokens(self) -> bool:
@@ -220,7 +220,7 @@ class DocumentIndex(SpanIndex):
             tokens = starts[row + 1] - starts[row]
             if self.documents.max_length is not None:
                 tokens = np.minimum(tokens, self.documents.max_length)
-        except UnsupportedError:  # Text, or numbers that are no tokens.
+        except UnsupportedError:  # Text, or numbers that are not tokens.
             tokens = zero
         return DocumentParts(
             page=page, row=row, first_token=zero, num_tokens=tokens, offset=zero

@@ -95,7 +95,7 @@ class Fleet:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """What states record: the step size, or a digest of all sizes; and 0."""
+        """The entry of states: the step size, or a digest of all sizes; and 0."""
         if len(self.stages) == 1:
             return self.stages[0][1], 0
         digest = hashlib.sha256(repr(self.stages).encode()).digest()

@@ -38,7 +38,7 @@ class FleetPosition(Position):
 
     @property
     def left(self) -> LoaderState:
-        """Where another loop begins if this one is left."""
+        """The beginning of the next loop if this loop is left."""
         return self.saved if self.is_held else super().left
 
 

@@ -35,7 +35,7 @@ class ErasedRows:
 
     @lazy
     def runs(self) -> Int64Array:
-        """First row of each run, and the one behind it, rising: int64 [runs, 2]."""
+        """First row and end of each run (exclusive), rising: int64 [runs, 2]."""
         return self._runs_of(len(self._erasures))
 
     @property

@@ -65,7 +65,7 @@ def _checked(
         file_number = index.find_file(file)
         if file_number is None:
             raise InvalidArgumentError(
-                f"rows: {file!r} is no file of the dataset, which has "
+                f"rows: {file!r} is not a file of the dataset, which has "
                 f"{len(index.files)}, such as {index.files[0]!r}"
             )
         count = int(np.diff(index.file_first_row)[file_number])

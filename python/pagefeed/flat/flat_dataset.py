@@ -113,7 +113,7 @@ class FlatDataset(Selectable, Erasable, Infillable):
         others = (*(beside.column for beside in self.aligned), *self.span_columns)
         if column in others:
             raise UnsupportedError(
-                f"{column!r} lies beside the tokens of {self.files[0]}, in pages of "
+                f"{column!r} lies next to the tokens of {self.files[0]}, in pages of "
                 f"{self.column!r}: name that one"
             )
         if column != self.column:

@@ -1,4 +1,4 @@
-"""The contents of a flat file, whatever its format."""
+"""The contents of a flat file of any format."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def whole(value: object, most: int = (1 << 63) - 1) -> int:
         ValueError: If it is anything else.
     """
     if type(value) is not int or not 0 <= value <= most:
-        raise ValueError(f"{value!r:.40} is no whole number from 0 to {most:,}")
+        raise ValueError(f"{value!r:.40} is not a whole number from 0 to {most:,}")
     return value
 
 
@@ -132,8 +132,8 @@ def given_dtype(dtype: npt.DTypeLike | None) -> str | None:
         return token_dtype(np.dtype(dtype), "dtype")
     except (TypeError, UnsupportedError) as problem:
         raise InvalidArgumentError(
-            f"dtype={dtype!r} is no type of tokens: uint16, uint32, int32 or another "
-            "of integers"
+            f"dtype={dtype!r} is not a type of tokens: uint16, uint32, int32 or "
+            "another of integers"
         ) from problem
 
 

@@ -70,7 +70,7 @@ def document_pages(
     Args:
         begin: Offset of the first in the file.
         lengths: Tokens of each, some at a time: int64 arrays.
-        record_size: Bytes of a token and the fields beside it.
+        record_size: Bytes of a token and its other fields.
 
     Raises:
         LimitExceededError: If a document has 2^32 tokens or more.

@@ -71,8 +71,8 @@ class RawFormat(FlatFormat):
         if size % dtype.itemsize:
             raise corrupt(
                 path,
-                f"{size:,} bytes are no whole number of tokens of {dtype.name}: it is "
-                "truncated, or of another dtype",
+                f"{size:,} bytes are not a whole number of tokens of {dtype.name}: it "
+                "is truncated, or of another dtype",
             )
         return dtype, 0, size // dtype.itemsize
 
@@ -145,7 +145,7 @@ def tokens(
         dtype: Type of the tokens of files without a header, such as ``"uint16"``:
             integers, little-endian.
         eos: The last token of every document. It stays in the tokens, so sequences need
-            no ``eos`` of their own. All files are read once to find it; a cache folder
+            no ``eos``. All files are read once to find it; a cache folder
             keeps the result in the index.
         column: Name for the column of tokens.
         cache_dir: Folder for the index, see :func:`parquet`.

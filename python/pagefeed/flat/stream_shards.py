@@ -109,8 +109,8 @@ class StreamFormat(FlatFormat):
         elif num_bytes % size:
             raise corrupt(
                 path,
-                f"{num_bytes:,} bytes are no whole number of records of {size}: it is "
-                "truncated, or of another dtype",
+                f"{num_bytes:,} bytes are not a whole number of records of {size}: it "
+                "is truncated, or of another dtype",
             )
         count = num_bytes // size
         if self.records.borderless:
@@ -250,7 +250,7 @@ class StreamDataset(FlatDataset):
 
 
 class _Folder(NamedTuple):
-    """What a folder of shards says of them."""
+    """The description of shards in their folder."""
 
     files: list[str]
     dtype: np.dtype[Any] | None
@@ -258,7 +258,7 @@ class _Folder(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """Type of the records, and what lies beside them."""
+        """Type of the records, and the files next to them."""
         kind = "those of GuideLoom" if self.dtype is None else f"{self.dtype}"
         return kind + " with spans" * self.has_spans
 
@@ -320,7 +320,7 @@ def stream(
     for name in [*taken, *[document] * (document is not None)]:
         if name not in by_name:
             raise ColumnNotFoundError(
-                f"{name!r}: {found.files[0]} has {sorted(by_name)} beside its tokens"
+                f"{name!r}: {found.files[0]} has {sorted(by_name)} next to its tokens"
             )
     has_manifest = found.dtype is not None
     are_documents = has_manifest or found.files[0].endswith(PAYLOADS)
@@ -369,8 +369,8 @@ def _records_of(
     record = given if found.dtype is None else found.dtype
     if record is None:
         raise InvalidArgumentError(
-            f"{found.files[0]} has no {MANIFEST} beside it, as StreamWriter leaves it: "
-            "say of what type its records are, pagefeed.stream(..., dtype='int64')"
+            f"{found.files[0]} has no {MANIFEST} next to it, as StreamWriter leaves "
+            "it: say of what type its records are, pagefeed.stream(..., dtype='int64')"
         )
     if found.dtype is not None and (document or given not in (None, record)):
         raise InvalidArgumentError(
@@ -442,7 +442,7 @@ def _span_columns(
     if len(names) > 1 or set(names) & set(taken):
         raise InvalidArgumentError(
             f"spans={list(names)} must be one name, that the spans of all shards get, "
-            f"beside {', '.join(map(repr, taken))}"
+            f"other than {', '.join(map(repr, taken))}"
         )
     if found.has_spans:
         return names

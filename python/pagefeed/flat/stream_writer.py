@@ -36,7 +36,7 @@ _MOST_SHARDS, _MOST_PAYLOADS = 10**7, 1 << 31
 class StreamWriter(WholeWriter):
     """Writes one shard of a token stream, in files that GuideLoom reads as well.
 
-    Several processes can write to one folder at the same time, each a shard of its own.
+    Several processes can write to one folder at the same time, each another shard.
     A shard appears when its writer is closed, whole or not at all. The writer that is
     closed last writes the manifest of all, with which the folder is a stream.
 
@@ -173,7 +173,7 @@ class StreamWriter(WholeWriter):
         if not self._is_open:
             return
         self._is_open = False
-        for file in reversed(self._files.values()):  # That of tokens last.
+        for file in reversed(self._files.values()):  # The file of tokens last.
             file.commit()
         names, shards = {*names_in(self.folder)}, range(self.num_shards)
         if all(shard_base(shard) + TOKENS in names for shard in shards):
@@ -241,7 +241,7 @@ class StreamWriter(WholeWriter):
                 f"spans begin and end at {ends.reshape(-1).tolist()[:2]}: give whole "
                 "numbers, in tokens of the document"
             )
-        # Start and end in turn: each behind the one before, or at it.
+        # Start and end in turn: each after the one before, or at it.
         borders: Int64Array = ends.reshape(-1).astype(np.int64)
         lengths: Int64Array = np.diff(borders, prepend=0)
         lengths = np.append(lengths, len(records) - lengths.sum())

@@ -137,7 +137,7 @@ class GrownMixtureRun(MixtureRun):
 
     @property
     def datasets_of_now(self) -> tuple[Sequence[str | None], Sequence[Dataset]]:
-        """The components without those of before."""
+        """The components without the earlier ones."""
         count = len(self.components)
         return self.names[:count], self.datasets[:count]
 

@@ -1,4 +1,4 @@
-"""Images beside text: their tokens, places and bytes, in every batch.
+"""Images in texts: their tokens, places and bytes, in every batch.
 
 :func:`with_images` says which column has the images of a row, and how many tokens each
 image takes. ``headers`` reads sizes, ``numbers`` stores them with the index, and

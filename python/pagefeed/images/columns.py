@@ -13,7 +13,7 @@ from pagefeed.images.headers import is_possible
 
 def pyarrow(name: str = "pyarrow") -> Any:
     """Return a module of pyarrow."""
-    return require(name, extra="pyarrow", purpose="images beside text")
+    return require(name, extra="pyarrow", purpose="images with text")
 
 
 def images_of(column: Any) -> tuple[Int64Array, list[memoryview | None]]:

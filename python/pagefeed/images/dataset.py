@@ -56,7 +56,7 @@ class ImageDataset(ParquetDataset):
         return super().column_index(column)
 
     def feed(self, settings: Any, run: Any, make: Any) -> ImageFeed:
-        """Return the feed whose batches have images beside tokens."""
+        """Return the feed whose batches have images and tokens."""
         return ImageFeed(settings, run, make)
 
     def infill(self, infill: object) -> NoReturn:

@@ -55,7 +55,7 @@ class ImageFeed(Feed):
         if given != given[:1] * len(given):
             raise InvalidArgumentError(
                 "datasets of a mixture have different placeholder= or decode=: give "
-                "with_images() the same of both for all of them"
+                "with_images() equal ones for all of them"
             )
         many = len(given) > 1
         self._columns = {

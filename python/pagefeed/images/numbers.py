@@ -1,4 +1,4 @@
-"""Sizes of all images, kept beside the index, and what follows from them."""
+"""Sizes of all images, kept next to the index, and what follows from them."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ class ImageNumbers:
             arrow, parquet = pyarrow(), pyarrow("pyarrow.parquet")
             tokens = arrow.array(self.tokens)
             lists = arrow.LargeListArray.from_arrays(self.first, tokens)
-            # Indexes are told apart by footers: the name makes them differ.
+            # Indexes are distinguished by footers: the name makes them differ.
             table = arrow.table({IMAGE_TOKENS: lists}, metadata={"of": name})
             out = arrow.BufferOutputStream()
             parquet.write_table(

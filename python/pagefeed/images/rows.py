@@ -51,7 +51,7 @@ class ImageRows(Rows):
 
     @property
     def has_labels(self) -> bool:  # type: ignore[override]
-        """Whether the rows have labels of their own, as chats have."""
+        """Whether the rows have labels, as chats have."""
         return self.rows is not None and self.rows.has_labels
 
     @property

@@ -34,7 +34,7 @@ class Infill:
     Which documents are chosen depends on the seed and the number of the document in the
     files, not on the epoch: a chosen document is longer by its special tokens, and
     lengths that changed would change where sequences begin. The cuts, and whether a
-    document is PSM or SPM, are drawn anew in every epoch. Documents without tokens may
+    document is PSM or SPM, are drawn again in every epoch. Documents without tokens may
     be chosen too.
 
     Args:
@@ -80,8 +80,8 @@ class Infill:
             object.__setattr__(self, name, token)
         if len({*self.tokens}) < len(self.tokens):
             raise InvalidArgumentError(
-                f"{self.identity} names one token twice: each special token is a token "
-                "of its own"
+                f"{self.identity} names one token twice: each special token must be "
+                "another token"
             )
         for name in ("rate", "spm"):
             value = getattr(self, name)

@@ -50,7 +50,7 @@ def document_at(index: PageIndex, row: int) -> Document:
 def arrange_numbers(
     column: AlignedColumn, source: AlignedSource, tokens: PageIndex
 ) -> Arrange:
-    """Return a function that puts numbers beside their tokens.
+    """Return a function that moves numbers with their tokens.
 
     Special tokens get padding.
     """

@@ -151,10 +151,10 @@ def _say_unproven(ranks: list[Ranks], groups: list[str]) -> None:
     if peers == 1 and not groups:
         return
     shared = "has one process" if peers == 1 else f"is shared by {peers} processes"
-    beside = f", beside groups {', '.join(groups)}" if groups else ""
+    also = f", and groups {', '.join(groups)}" if groups else ""
     warnings.warn(
         f"check_ranks() saw all {ranks[0].world_size} data-parallel ranks, and each "
-        f"{shared}{beside}. It could not prove that exactly the processes that need "
+        f"{shared}{also}. It could not prove that exactly the processes that need "
         "the same batches share a rank: name their group, as in "
         "check_ranks(same=mesh['tp'].get_group())",
         RankWarning,
@@ -186,8 +186,8 @@ def _check_sizes(ranks: list[Ranks], feeds: list[Feed]) -> None:
     if missing:
         twice = [n for n, rank in enumerate(feeds) if counts[rank] > 1]
         raise InvalidArgumentError(
-            f"nobody has rank {missing[0]} of world_size={first}: its data would never "
-            f"be trained on; the processes have ranks [{some_of(feeds)}]"
+            f"no process has rank {missing[0]} of world_size={first}: its data would "
+            f"never be trained on; the processes have ranks [{some_of(feeds)}]"
             + (f", so [{some_of(twice)}] train on the same" if twice else "")
             + ". Take them from pagefeed.launch.from_mesh or from_group"
         )

@@ -136,7 +136,7 @@ def from_deepspeed(*, ulysses_adapter: bool = False) -> Ranks:
     groups = require(
         "deepspeed.utils.groups", extra="deepspeed", purpose="from_deepspeed"
     )
-    rank = groups._get_data_parallel_rank()  # noqa: SLF001 - there is no public one
+    rank = groups._get_data_parallel_rank()  # noqa: SLF001 - no public name
     world_size = groups._get_data_parallel_world_size()  # noqa: SLF001
     if ulysses_adapter:
         size = groups._get_sequence_parallel_world_size()  # noqa: SLF001
@@ -172,7 +172,7 @@ def from_jax(sharding: Any, *, rows: int, axis: int = 0) -> Ranks:
     if len(set(num_rows)) > 1 or sum(num_rows) != rows:
         raise InvalidArgumentError(
             f"the sharding {sharding} gives the processes rows {rows_of} of {rows}, "
-            "which are no equal shares: choose a batch that divides evenly"
+            "which are not equal shares: choose a batch that divides evenly"
         )
     return Ranks(ranks.index(rows_of[jax.process_index()]), len(ranks))
 

@@ -252,7 +252,7 @@ class Learner:
         if is_here and int(dataset_ids.max()) >= len(self._names):
             raise InvalidArgumentError(
                 f"dataset_ids go to {int(dataset_ids.max())}, and the loader has "
-                f"{len(self._names)} datasets: give those of its own batch"
+                f"{len(self._names)} datasets: give those of the rank's batch"
             )
 
     def step(self) -> bool:

@@ -23,7 +23,7 @@ def _as_it_is(remembered: Any) -> Any:
 
 
 LEARNING = StatePart(to_json=_as_it_is, from_json=_as_it_is)
-"""In states: what a learner remembers, which checks it when it goes on from it."""
+"""In states: the memory of a learner, which checks it when it continues."""
 
 
 class Memory:
@@ -161,7 +161,7 @@ def check_policy(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     raise StateMismatchError(
         f"the state is of a run under the policy {policy}. Give the same as before, "
         "such as attach(trainer, loader, policy=..., every=...) or Learner(loader, "
-        "policy, every=...); or go on otherwise, on purpose: "
+        "policy, every=...); or continue otherwise, on purpose: "
         "pagefeed.mixing.Replacing(policy) begins another policy, Replacing(None) "
         "keeps the weights"
     )

@@ -99,7 +99,8 @@ class FixedSchedule:
             after their step.
 
     Raises:
-        InvalidArgumentError: If steps are no whole numbers, or weights cannot be right.
+        InvalidArgumentError: If steps are not whole numbers, or weights cannot be
+            right.
 
     Example:
         >>> policy = FixedSchedule({100: {"web": 0.5, "code": 0.5}})

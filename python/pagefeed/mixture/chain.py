@@ -1,6 +1,6 @@
 """Dealing turns out to datasets by weight, evenly, in closed form.
 
-The datasets stand in a chain, the heaviest first. Of the first j turns that reach a
+The datasets stand in a chain, the heaviest first. From the first j turns that reach a
 dataset it gets ``floor(j * ratio + phase)``, and the datasets after it get the rest. So
 the dataset of any turn, and its number among the turns of that dataset, are found in a
 few steps, and the inverse too.
@@ -55,7 +55,7 @@ class Chain:
             self.shares[member] = round(weights[member] / total * ONE)
         self.members = sorted(members, key=lambda member: (-weights[member], member))
         """The datasets, in the order of the chain."""
-        # What is lighter is never given a turn.
+        # A lighter dataset never gets a turn.
         heavy = [max(weights[member], total * SMALLEST) for member in self.members]
         after, self.ratios = 0.0, list[int]()
         for weight in reversed(heavy):
@@ -200,8 +200,8 @@ def _turn_before(counts: Int64Array, ratio: int, phases: Int64Array) -> Int64Arr
     """Return the last turn before which fewer than ``counts`` were dealt."""
     guess = (counts.astype(np.float64) * ONE - phases) / ratio
     turn = np.minimum(np.ceil(guess), MAX_TURN).astype(np.int64)
-    # The guess is off by its rounding: a step or two lead to the first turn after
-    # which there are so many.
+    # The guess is off by its rounding: a step or two lead to the first turn after which
+    # the dataset has that many.
     while True:
         few = (_scaled(turn, ratio, phases)[0] < counts) & (turn < MAX_TURN)
         if not few.any():

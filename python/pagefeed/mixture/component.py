@@ -102,7 +102,7 @@ class Component:
         rising, which = sorted_with_places(epoch)
         borders = np.flatnonzero(np.diff(rising, prepend=-1))
         ends = np.append(borders[1:], len(which))[: len(borders)].tolist()
-        # Of one epoch the offsets stay in order.
+        # Within one epoch the offsets stay in order.
         for first, end in zip(borders.tolist(), ends, strict=True):
             now = which[first:end]
             yield int(rising[first]), now, offset[now]

@@ -130,7 +130,7 @@ class Course:
     def following(self, position: int) -> Int64Array:
         """Return the local position at which each lane continues with a dataset.
 
-        Of a dataset, the local positions l with ``l < following[l % lanes]`` come
+        A dataset's local positions l with ``l < following[l % lanes]`` come
         before the position.
 
         Returns:

@@ -71,7 +71,7 @@ class LaneLayout:
         self.ended = np.zeros(num_lanes, dtype=bool)
         """Whether a lane has run out after them."""
         self._counts = np.zeros((num_lanes, num_datasets), dtype=np.int64)
-        # What a dataset was given too little, in units of 2**-40.
+        # The turns that a dataset lacks, in units of 2**-40.
         self._lacking = np.zeros_like(self._counts)
         self._intervals = list(schedule.intervals())
         self._checkpoints = deque[_Checkpoint](maxlen=NUM_CHECKPOINTS)

@@ -263,8 +263,8 @@ def mix(
 
     Raises:
         InvalidArgumentError: If a weight is negative, not finite, or all are 0; if
-            weights and temperature are both given; if a name is unknown; if a column
-            to fill has no padding of its own.
+            weights and temperature are both given; if a name is unknown; if a column to
+            fill has no padding.
 
     Example:
         >>> mix({"web": (web, 0.7), "code": (code, 0.3)})  # doctest: +SKIP

@@ -264,7 +264,7 @@ class MixtureCursor(Cursor):
         yield from ()
 
     def _moved(self, state: LoaderState, position: RunPosition) -> LoaderState:
-        # Skipped positions behind the last step may have taken numbers of their own.
+        # Skipped positions after the last step may have taken further numbers.
         most = self.run.mixture.max_steps
         step = state.step if most is None else min(state.step, most)
         return replace(state, position=position, step=step)

@@ -123,7 +123,7 @@ def _first_weights(mixture: Mixture, components: Sequence[Component]) -> list[fl
         component.name: (by_tokens and component.num_tokens) or component.num_sequences
         for component in components
     }
-    # Of the largest: a power of the sizes themselves may be beyond all numbers.
+    # Relative to the largest: a power of a size itself may overflow.
     largest = max(sizes.values())
     return sequence_weights(
         mixture,

@@ -178,7 +178,7 @@ class Schedule:
             check_whole(span.start, "start", least=0, most=MOST)
             for span in self.changes
         ]
-        # An anneal may go on from the first weights before any sequence has had them.
+        # An anneal may begin at the first weights before any sequence has had them.
         anneals = starts[:2] == [0, 0] and self.changes[1].anneal > 0
         rising = starts[1:] if anneals else starts
         if starts[:1] != [0] or rising != sorted(set(rising)):

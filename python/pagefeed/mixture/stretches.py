@@ -70,8 +70,8 @@ class LaneStretches:
     def find_count(self, dataset: int, lane: Int64Array, nth: Int64Array) -> Int64Array:
         """Return the row with a lane's ``nth``-th turn of a dataset.
 
-        That is the last row that begins with at most so many turns of it. If no such
-        turn comes, it may be any row.
+        That is the last row that begins with at most this number of its turns. If no
+        such turn comes, it may be any row.
         """
         if len(self._keys) == self._num_lanes:
             return lane

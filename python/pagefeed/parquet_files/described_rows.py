@@ -69,7 +69,7 @@ class DescribedRecipe(IndexRecipe):
 
     @property
     def naming(self) -> Naming | None:
-        """How the column is found in files of a table; None: by its name."""
+        """Finds the column in files of a table; None: by its name."""
         return None if self.table is None else self.table.naming
 
     def _own_settings(self) -> list[str]:
@@ -263,7 +263,7 @@ class DescribedRows(ParquetRows):
         return self.table.constants_of(column, len(self.files))
 
     def _type_of(self, column: str) -> Any:
-        """Return the type that a table gives a column beside the tokens."""
+        """Return the type that a table gives a column other than the tokens."""
         if self.table is None or self._is_of_tokens(column):
             return None
         return self.table.type_of(column)

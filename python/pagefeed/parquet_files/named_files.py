@@ -59,8 +59,8 @@ def parquet(
             ``["id", "meta.lang"]``. A loader with ``fields=(..., "metadata")`` gives
             their values for every part of a document in its batches.
         spans: Columns of ranges of tokens in the same rows: lists of structs with whole
-            numbers ``start`` and ``end``, the first token of the range and the one
-            behind it, and any other fields. They become columns of the table of
+            numbers ``start`` and ``end``, the first token of the range and the token
+            after its last, and any other fields. They become columns of the table of
             metadata. Each range is clipped to the part of the document, and moved to
             its position in the sequence.
         cache_dir: Folder for the page index, which all processes of the machine then
@@ -83,7 +83,7 @@ def parquet(
             refused.
         index: Folder of an index that ``pagefeed index --output`` wrote. The dataset
             then has the files of ``paths`` in this index: files are not listed, and no
-            footer is read. To keep the same files whatever is written later, give the
+            footer is read. To keep the same files after later writes, give the
             manifest whose name has a digest. Every read checks that its file is the one
             that was indexed.
 

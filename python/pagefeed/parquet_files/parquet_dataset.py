@@ -27,12 +27,12 @@ class Erasable(Dataset):
     ) -> Self:
         """Remove documents from all batches, and keep the positions of all others.
 
-        A run that began before the erasure can go on: its state loads, and every other
-        sequence keeps its position. From then on states record what is erased, and load
-        only with this erasure. Tokens of an erased document become padding without
-        loss; in :class:`Documents` it is an empty row. Metadata leave it out. Its row
-        number and lengths count as before. To erase further documents later, repeat the
-        earlier calls in their order, then add one.
+        A run that began before the erasure can continue: its state loads, and every
+        other sequence keeps its position. From then on states record what is erased,
+        and load only with this erasure. Tokens of an erased document become padding
+        without loss; in :class:`Documents` it is an empty row. Metadata leave it out.
+        Its row number and lengths count as before. To erase further documents later,
+        repeat the earlier calls in their order, then add one.
 
         Args:
             where: A predicate, see :meth:`ParquetDataset.where`.

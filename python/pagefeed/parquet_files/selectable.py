@@ -103,7 +103,7 @@ class Selectable(Dataset):
         alone. So documents of one URL stay together, in every copy of the data, for
         ever. Without it, the part depends on the seed, the footer of the file and the
         number of the row in the file: it stays when files are added, removed, renamed
-        or put in another order, and changes when a file is written anew.
+        or put in another order, and changes when a file is written again.
 
         Args:
             by: A column of texts, bytes or integers, such as ``"url"``.
@@ -205,7 +205,7 @@ class SelectableParquet(Selectable, DescribedRows):
         """Select the rows for which a predicate over other columns is true.
 
         Folders such as ``lang=en/`` give columns as well. Only the columns of the
-        predicate are read, once; with a cache folder the result is kept beside the
+        predicate are read, once; with a cache folder the result is kept next to the
         index. A comparison with null is neither true nor false, as in SQL.
 
         For a table, the columns are read in this call, and files without a selected row
@@ -233,7 +233,8 @@ class SelectableParquet(Selectable, DescribedRows):
 
         if not self._leaves_files_out:
             return self._of(where(self.spans, predicate))
-        # A run is the same whatever the table proves: all files without such rows go.
+        # A run does not depend on what the table proves: all files without such rows
+        # go.
         numbers = files_that_may_match(self._named_files, predicate)
         pruned = self.with_files(numbers or [0], "pruned")
         chosen = where(pruned.spans, predicate)

@@ -221,7 +221,7 @@ class Tokenizable(ParquetRows):
                 Runs in Python, on the loader's threads. Needs ``pagefeed[pyarrow]``.
             columns: Further columns that such a function reads.
             messages: Name of the column if it holds chats. The chat template renders
-                them, and batches have ``labels`` beside the tokens: -100 except where
+                them, and batches have ``labels`` with the tokens: -100 except where
                 the assistant speaks. Templates run in Python, on the loader's threads.
                 Needs ``pagefeed[chat,pyarrow]``.
             tools: A column of the tools of each chat.

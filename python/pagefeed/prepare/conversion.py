@@ -142,9 +142,9 @@ def convert(
             begins.
         page_size: Bytes of tokens in a page of Parquet, at four bytes a token; by
             default ``"64KiB"``.
-        compression: Of pages of Parquet: ``"zstd"``, the default, makes the smallest
-            files; ``"none"`` is loaded fastest, at two bytes a token, or three for
-            ``uint32``; ``"lz4"`` and ``"snappy"`` lie between.
+        compression: The codec of pages of Parquet: ``"zstd"``, the default, makes the
+            smallest files; ``"none"`` is loaded fastest, at two bytes a token, or three
+            for ``uint32``; ``"lz4"`` and ``"snappy"`` lie between.
         storage_options: Settings of remote storage of the output, see
             :func:`pagefeed.parquet`.
 
@@ -214,7 +214,7 @@ def convert(
 def _parquet_settings(
     page_size: int | str | None, compression: Compression | None
 ) -> dict[str, Any]:
-    """Return what only Parquet is told."""
+    """Return the arguments for Parquet alone."""
     codec = "zstd" if compression is None else compression
     check_choice(codec, get_args(Compression), "compression")
     size = parse_bytes("64KiB" if page_size is None else page_size, name="page_size")
@@ -228,7 +228,7 @@ def _dtype(
     narrow = dataset.index.value_bytes
     if not narrow:
         raise UnsupportedError(
-            f"column {dataset.column!r} is no list of integers: tokenize it first"
+            f"column {dataset.column!r} is not a list of integers: tokenize it first"
         )
     fitting = "uint16" if narrow <= 2 else make.wide if narrow == 4 else make.widest
     return np.dtype(given or fitting)

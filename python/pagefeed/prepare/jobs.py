@@ -1,7 +1,7 @@
 """Folders of jobs: the record of an unfinished job, and the manifest of a finished one.
 
-A job writes what it needs to go on below ``_unfinished``, and the manifest last. Until
-then readers of folders refuse the files that are there.
+A job writes what it needs to continue below ``_unfinished``, and the manifest last.
+Until then readers of folders refuse the files that are there.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def note_job(folder: OutputFolder, job: Mapping[str, Any]) -> None:
     """Note that a job begins, unless it began before.
 
     If two jobs begin at the same time, the second is refused before it claims the
-    folder, so that the first goes on.
+    folder, so that the first continues.
 
     Args:
         folder: The folder of the job.

@@ -31,7 +31,7 @@ _FILES = r"part-\d{5,}\.parquet|_manifest\.json|job\.json"
 class ParquetOutput(Output):
     """Parquet files with a list of tokens a row, and a manifest at the end.
 
-    Shards and row groups end behind the document that fills them. Only numbers of
+    Shards and row groups end after the document that fills them. Only numbers of
     tokens decide this, so the files do not depend on where a killed job stopped.
 
     Args:

@@ -1,6 +1,6 @@
 """Parts of a dataset: rows chosen by predicate, tier, length or hash.
 
-A ``Criterion`` labels rows. ``DividedRows`` keeps the labels beside the page index, as
+A ``Criterion`` labels rows. ``DividedRows`` keeps the labels next to the page index, as
 runs of rows. A :class:`Selection` is one part of a division, as spans. The functions
 of ``divide`` make them.
 """

@@ -300,7 +300,7 @@ class Predicate(Query):
         sides = [(operand, self._side(operand)) for operand in operands]
         for operand, side in sides:
             if isinstance(side, bool | str | bytes):
-                raise self._refuse(operand, "this is no number")
+                raise self._refuse(operand, "this is not a number")
         (calculate, name), values = _ARITHMETIC[op], [side for _, side in sides]
         if not any(map(callable, values)):
             try:
@@ -324,7 +324,7 @@ class Predicate(Query):
                 raise self._refuse(node, str(error)) from None
         value = side(schema)
         if not is_number(value.kind):
-            raise self._refuse(node, f"this has type {value.kind}, and is no number")
+            raise self._refuse(node, f"this has type {value.kind}, and is not a number")
         return as_float(value)
 
     def _compared(

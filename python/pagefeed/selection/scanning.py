@@ -325,7 +325,7 @@ def _constants(files: Files, names: Iterable[str]) -> Mapping[str, FolderColumn]
 
 
 def _in_table(schema: Schema, table: TableColumns) -> Schema:
-    """Return the columns of a file that a table has, in their types of now."""
+    """Return the columns of a file that a table has, in their present types."""
     fields = [
         field.with_type(
             _type_in_file(table.types[field.name], field.type, (field.name,), table)
@@ -423,7 +423,7 @@ def _values(
 def _unreadable(storage: Storage, path: str, problem: Exception) -> PagefeedError:
     try:
         storage.size(path)
-    except FileAccessError as gone:  # Which says nothing of what the file held.
+    except FileAccessError as gone:  # It says nothing of the file's contents.
         return gone
     line = _first_line(problem)
     return CorruptFileError(f"{path}: pyarrow cannot read it: {line}").at(file=path)

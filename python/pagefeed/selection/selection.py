@@ -218,7 +218,7 @@ class Selection(RowRuns):
 
     @property
     def row_runs(self) -> Int64Array:
-        """First row of each run, and the row behind its last: int64 [runs, 2]."""
+        """First row of each run, and the row after its last: int64 [runs, 2]."""
         return np.stack([self._row, self._row + np.diff(self._rows_before)], axis=1)
 
     def ranks(self, rows: Int64Array) -> Int64Array:

@@ -22,7 +22,7 @@ def without_groups(
     """
     try:
         may_match = fragment.subset(filter=expression, schema=schema).row_groups
-    except arrow().ArrowNotImplementedError:  # Of bounds of an extension type.
+    except arrow().ArrowNotImplementedError:  # For bounds of an extension type.
         return fragment
     kept = {group.id for group in may_match}
     left_out = [group.id for group in fragment.row_groups if group.id not in kept]

@@ -79,7 +79,7 @@ class PredicateText:
     ) -> InvalidArgumentError:
         """Return an error that marks a line from one position on."""
         (row, column), last = start, len(self._lines) - 1
-        if row > last:  # Behind the text, where something is missing.
+        if row > last:  # After the text, where something is missing.
             row, column = last, len(self._lines[last - 1])
         line = self._lines[row - 1]
         end = column + 1 if stop is None else stop[1] if stop[0] == row else len(line)
@@ -128,6 +128,6 @@ def _hints(source: str) -> Iterator[str]:
         taken = [step for step in name.split(".") if keyword.iskeyword(step)]
         if taken and not {*taken} <= _OWN_WORDS:
             yield f"{taken[0]} is a word of the grammar: write column({name!r})"
-    # One = alone, whatever is beside it.
+    # A single = between any characters.
     if re.search(r"(?<![=!<>])=(?!=)", bare):
         yield "write == for equality"

@@ -1,7 +1,7 @@
 """The snapshot and the columns of a table, with bounds of their values.
 
-Only the table names its columns. A file identifies a column by its field id, or by a
-name of its own: :class:`Naming` says how. Readers see a footer with the names of the
+Only the table names its columns. A file identifies a column by its field id, or by
+another name: :class:`Naming` says how. Readers see a footer with the names of the
 table.
 """
 
@@ -104,7 +104,7 @@ class NamedField(NamedTuple):
 
 @dataclass(frozen=True)
 class Naming:
-    """How columns of the table are found in its files.
+    """Finds columns of the table in its files.
 
     Example:
         >>> naming = Naming((NamedField("tokens", 7, ("col-7",)),), by_name=True)

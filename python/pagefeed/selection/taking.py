@@ -60,8 +60,8 @@ def _parse_count(value: object) -> int:
     count = round(float(match[1]) * _UNITS[match[2].lower()]) if match else 0
     if count < 1:
         raise InvalidArgumentError(
-            f"tokens={value!r} is no number of tokens: give a number, or one with K, "
-            "M, B (10**9) or T, such as '10B'"
+            f"tokens={value!r} is not a number of tokens: give a number, or one with "
+            "K, M, B (10**9) or T, such as '10B'"
         )
     return count
 

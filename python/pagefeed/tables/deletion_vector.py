@@ -12,7 +12,7 @@ from pagefeed.core.storage import Storage
 from pagefeed.errors import ChecksumError, CorruptFileError
 
 MAGIC = 1_681_511_377
-"""Of vectors in Puffin files and in files of Delta tables alike."""
+"""The same in Puffin files and in files of Delta tables."""
 SMALL = 256 << 10
 """Unused bytes that are read with the vectors of a file, to read it once."""
 

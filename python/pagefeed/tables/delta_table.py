@@ -230,7 +230,7 @@ def _told(uri: str, location: str = "") -> Iterator[None]:
 
     Args:
         uri: The table.
-        location: How the library was told of it, if that is another name.
+        location: The library's name for it, if that is another.
     """
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -240,9 +240,9 @@ def _told(uri: str, location: str = "") -> Iterator[None]:
         raise
     except TableNotFoundError as problem:
         text = " ".join(str(problem).split()).replace(location or uri, uri)
-        raise MissingFileError(f"{uri} is no Delta table: {text}") from None
+        raise MissingFileError(f"{uri} is not a Delta table: {text}") from None
     except (DeltaError, OSError, ValueError) as problem:
-        # Calls of its own follow, each with a number.
+        # The library's calls follow, each with a number.
         text = " ".join(str(problem).split()).partition(" 0: <")[0]
         text = text.replace(location or uri, uri)
         kind: type[PagefeedError] = CorruptFileError

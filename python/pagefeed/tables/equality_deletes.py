@@ -148,7 +148,7 @@ def _joined(tables: Sequence[Sequence[Any]]) -> list[Any]:
 
     columns = []
     for column in zip(*tables, strict=True):
-        # Of a column that no schema has any more, files that lack it are of no type.
+        # For a column that no schema has any more, files that lack it give no type.
         kind = next((each.type for each in column if each.type != pa.null()), pa.null())
         columns.append(pa.concat_arrays([each.cast(kind) for each in column]))
     return columns

@@ -51,7 +51,7 @@ def deleted_rows(storage: Storage, live: LiveFiles) -> dict[str, Int64Array]:
         if path in deleted:
             raise _damaged(deletes, f"{path} has another deletion vector: one may be")
         deleted[path] = rows
-        # A vector holds what lists of before deleted.
+        # A vector includes the rows of earlier lists.
         listed.pop(path, None)
     deleted |= {
         path: np.unique(np.concatenate(lists_of_rows))
@@ -117,7 +117,9 @@ def _rows_of_puffin(
     try:
         stored = ranges_of_file(storage, path, MAGIC, ranges)
     except CorruptFileError as error:
-        raise _damaged(vectors[0], f"it is no Puffin file: {error.args[0]}") from None
+        raise _damaged(
+            vectors[0], f"it is not a Puffin file: {error.args[0]}"
+        ) from None
     deleted = []
     for deletes, data_file, (begin, _), own in zip(
         *(vectors, owners, ranges, stored), strict=True

@@ -45,7 +45,7 @@ def newest_metadata(table: str, options: StorageOptions | None) -> str:
         versions = [(int(m[1]), name) for name, m in numbered.items() if m is not None]
         if not versions:
             raise MissingFileError(
-                f"{table} is no Iceberg table: expected a metadata file such as "
+                f"{table} is not an Iceberg table: expected a metadata file such as "
                 f"{folder}/v1{SUFFIX}; of a table in a catalog give the name of the "
                 "catalog too, catalog='name'"
             ).at(file=table)

@@ -191,7 +191,7 @@ def _open(
     if isinstance(table, library.TableScan):
         raise InvalidArgumentError(
             f"table is a {type(table).__name__} of pyiceberg, which has rows and no "
-            "snapshot of its own: give the Table, and choose rows of the dataset with "
+            "snapshot: give the Table, and choose rows of the dataset with "
             ".where('id < 30'), which leaves out files as the scan does"
         )
     given = location_of(table)

@@ -143,7 +143,7 @@ def _manifests(io: Any, manifest_list: str) -> list[_Manifest]:
 def _chosen(fields: Iterable[Any], ids: Sequence[int]) -> list[Any]:
     """Return the fields with some ids, in the order of the ids.
 
-    Behind them all lists and maps: pyiceberg skips no such field of a file.
+    After them all lists and maps: pyiceberg skips no such field of a file.
     """
     of_id = {field.field_id: field for field in fields}
     chosen = [of_id.pop(field_id) for field_id in ids]
@@ -212,7 +212,7 @@ def _value_of(
 
 
 class _Partition(NamedTuple):
-    """What all files of a partition have in common."""
+    """Values that all files of a partition share."""
 
     values: Mapping[str, Any]
     scope: Scope
@@ -272,10 +272,10 @@ class _File(NamedTuple):
 
     @property
     def kind(self) -> Kind:
-        """What it holds.
+        """Its contents.
 
         Raises:
-            UnsupportedError: If it is no Parquet file.
+            UnsupportedError: If it is not a Parquet file.
         """
         kind, format_ = CONTENTS[self.content], self.format.upper()
         if kind == "positions" and format_ == "PUFFIN":
@@ -318,7 +318,7 @@ def _live(
 
 
 def _entry() -> list[Any]:
-    """What is read of each entry of a manifest: fields of pyiceberg."""
+    """Fields of pyiceberg that are read of each entry of a manifest."""
     from pyiceberg.manifest import DATA_FILE_TYPE, MANIFEST_ENTRY_SCHEMAS
     from pyiceberg.types import NestedField, StructType
 

@@ -1,4 +1,4 @@
-"""How files of Iceberg and Delta tables store the columns of the table."""
+"""Names and types of a table's columns in files of Iceberg and Delta tables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def iceberg_naming(table: str, schema: Any, properties: Mapping[str, str]) -> Na
         names = {} if stored is None else dict(_names_of(json.loads(stored)))
     except (ValueError, TypeError, AttributeError) as problem:
         raise CorruptFileError(
-            f"{table}: its property {NAME_MAPPING} is no name mapping: {problem}"
+            f"{table}: its property {NAME_MAPPING} is not a name mapping: {problem}"
         ) from None
     fields = tuple(_iceberg_field(field, names) for field in schema.fields)
     return Naming(fields, by_id=True, by_name=stored is not None)
@@ -76,7 +76,7 @@ def delta_naming(
 
     Args:
         table: Its path, for messages.
-        schema: Of the table, as its log has it.
+        schema: The schema of the table, as its log has it.
         configuration: Properties of the table.
 
     Raises:

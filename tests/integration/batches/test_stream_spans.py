@@ -111,14 +111,14 @@ def test_names_that_cannot_be_are_refused(tmp_path: Path):
     wrong: list[tuple[Any, str]] = [
         ("concepts", r"such as \['concepts'\]"),
         (["a", "b"], "one name"),
-        (["input_ids"], "beside 'input_ids'"),
+        (["input_ids"], "other than 'input_ids'"),
         (7, "list of columns"),
         ([1], "name or a dotted path"),
     ]
     for spans, words in wrong:
         with pytest.raises(InvalidArgumentError, match=words):
             pf.stream(folder, spans=spans)
-    with pytest.raises(InvalidArgumentError, match="'start' of its own"):
+    with pytest.raises(InvalidArgumentError, match="column 'start'"):
         loader(pf.stream(folder, spans=["start"]))
     with pf.StreamWriter(tmp_path / "b", dtype="u2") as out:
         out.append([1, 2, 3])

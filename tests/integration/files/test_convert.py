@@ -204,7 +204,7 @@ def test_what_is_refused(source, tmp_path):
         pf.convert(source, tmp_path / "a", to="stream", dtype="uint8")
     with pytest.raises(errors.InvalidArgumentError, match="written by Megatron"):
         pf.convert(source, tmp_path / "a", to="megatron", dtype="uint32")
-    with pytest.raises(errors.InvalidArgumentError, match="no type of tokens"):
+    with pytest.raises(errors.InvalidArgumentError, match="not a type of tokens"):
         pf.convert(source, tmp_path / "a", to="raw", dtype="float32")
     with pytest.raises(errors.InvalidArgumentError, match="to="):
         pf.convert(source, tmp_path / "a", to="csv")  # type: ignore[arg-type]

@@ -76,7 +76,7 @@ def test_a_mixture_tells_its_shares(folder, tmp_path):
 def test_one_process_agrees_with_itself(folder):
     pytest.importorskip("torch", reason="the extra torch is not installed")
     numbered_loader(folder).check_ranks()
-    with pytest.raises(InvalidArgumentError, match="nobody has rank 1"):
+    with pytest.raises(InvalidArgumentError, match="no process has rank 1"):
         numbered_loader(folder, world_size=2).check_ranks()
 
 

@@ -191,7 +191,7 @@ def test_damage_is_told_and_the_rest_is_shown(tmp_path, capsys):
         ([], "give one of"),
         (["--step", "1", "--document", "a:1"], "give one of"),
         (["--document", "part"], "FILE:ROW"),
-        (["--state", "nothing.json"], "no JSON file"),
+        (["--state", "nothing.json"], "not a JSON file"),
         (["--step", "1000000"], "not in this iteration"),
     ],
 )

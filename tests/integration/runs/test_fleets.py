@@ -316,7 +316,7 @@ def test_members_that_disagree_are_found(folder):
 
     check((3, 0, 3), (3, 1, 3), (3, 2, 3))
     check((3, 0, 2), (3, None, 2), (3, 1, 2))
-    with pytest.raises(InvalidArgumentError, match="nobody has rank 0"):
+    with pytest.raises(InvalidArgumentError, match="no process has rank 0"):
         check((3, 1, 2), (3, 1, 2))
     with pytest.raises(InvalidArgumentError, match="process 1 3: give"):
         check((3, 0, 2), (3, 1, 3))

@@ -51,11 +51,11 @@ def test_two_by_two_with_tensor_parallelism(folder):
     for each in (one, peer, other, its_peer):
         assert each["named"] == []
         assert (
-            "shared by 2 processes, beside groups mesh_tp. It could not prove"
+            "shared by 2 processes, and groups mesh_tp. It could not prove"
             in (each["shared"][0])
         )
         # RANK taken for the data-parallel rank: all is there once, and all is wrong.
-        assert "has one process, beside groups mesh_tp" in each["alone"][0]
+        assert "has one process, and groups mesh_tp" in each["alone"][0]
 
 
 def test_a_policy_that_fails_on_one_rank_ends_all(folder):
@@ -85,7 +85,7 @@ def test_ranks_are_those_of_the_data_dimensions(found):
     [
         ("same", "processes 0 and 1 need the same batches, and have ranks 0 and 1"),
         ("seed", "seed is 0 in process 0 and 1 in process 1"),
-        ("missing", "nobody has rank 1 of world_size=2"),
+        ("missing", "no process has rank 1 of world_size=2"),
     ],
 )
 def test_all_processes_learn_what_is_wrong(found, name, message):

@@ -384,7 +384,10 @@ def test_what_cannot_be_erased_is_refused(tmp_path, folder):
     wrong: list[tuple[Callable[[], Any], str]] = [
         (data.erase, "takes one of"),
         (lambda: data.erase(where="id == 1", rows={}), "takes one of"),
-        (lambda: data.erase(rows={"other.parquet": [1]}), "is no file of the dataset"),
+        (
+            lambda: data.erase(rows={"other.parquet": [1]}),
+            "is not a file of the dataset",
+        ),
         (lambda: data.erase(rows={data.files[0]: [100]}), "row 100 is out of range"),
         (lambda: data.erase(rows={data.files[0]: [-1]}), "row -1 is out of range"),
         (lambda: data.erase(rows=[1]), "must be rows of files"),  # type: ignore[arg-type]

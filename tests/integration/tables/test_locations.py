@@ -64,11 +64,11 @@ def test_the_folder_that_deltalake_would_read_is_another(plain, tmp_path):
     shutil.copytree(plain, named)
     assert told(named)[1] == told(plain)[1]
     shutil.rmtree(named)
-    with pytest.raises(MissingFileError, match="a%20b is no Delta table"):
+    with pytest.raises(MissingFileError, match="a%20b is not a Delta table"):
         pf.delta(named, column="tokens")
     named.mkdir()
     (named / "_delta_log").mkdir()
-    with pytest.raises(MissingFileError, match="a%20b is no Delta table") as caught:
+    with pytest.raises(MissingFileError, match="a%20b is not a Delta table") as caught:
         pf.delta(named, column="tokens")
     assert "pagefeed-" not in str(caught.value)
 

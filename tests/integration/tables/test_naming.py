@@ -121,7 +121,7 @@ def test_files_without_ids_are_read_by_the_name_mapping(tmp_path):
         19,
     ]
     broken = change(metadata, properties={"schema.name-mapping.default": "{"})
-    with pytest.raises(CorruptFileError, match="no name mapping"):
+    with pytest.raises(CorruptFileError, match="not a name mapping"):
         pf.iceberg(broken, column="tokens")
 
 
@@ -258,7 +258,7 @@ def test_iceberg_tables_are_opened_in_every_way(tmp_path):
     first = min((location / "metadata").glob("00001-*.metadata.json"))
     (location / "metadata" / "version-hint.text").write_text(first.name)
     assert len(pf.iceberg(location, column="tokens")) == 20
-    with pytest.raises(MissingFileError, match="no Iceberg table"):
+    with pytest.raises(MissingFileError, match="not an Iceberg table"):
         pf.iceberg(tmp_path / "none", column="tokens")
 
 

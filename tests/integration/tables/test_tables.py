@@ -237,7 +237,7 @@ def test_versions_snapshots_tags_and_times(tmp_path):
     assert len(pf.delta(tmp_path / "delta", later, column="tokens")) == 30
     with pytest.raises(InvalidArgumentError, match="versions 0 to 1"):
         of_delta(tmp_path / "delta", 2)
-    with pytest.raises(MissingFileError, match="no Delta table"):
+    with pytest.raises(MissingFileError, match="not a Delta table"):
         of_delta(tmp_path)
     catalog, properties = catalog_in(tmp_path / "ice")
     table = catalog.create_table("corpus.web", schema=rows_table(0, 1).schema)
@@ -381,7 +381,7 @@ def test_wrong_arguments_are_named(tmp_path):
     refused(wrong, "version='v1' is not a time", pf.delta, delta, "v1")
     refused(wrong, "before the first one", pf.delta, delta, "2020-01-01")
     assert len(pf.delta(delta, "2999-01-01", column="tokens")) == 10
-    refused(MissingFileError, "no Delta table", pf.delta, str(tmp_path / "none"))
+    refused(MissingFileError, "not a Delta table", pf.delta, str(tmp_path / "none"))
     refused(MissingFileError, "metadata.json", pf.delta, iceberg)
     refused(wrong, "'mian' is neither", pf.iceberg, iceberg, "mian")
     refused(wrong, r"'corpus\.web'", pf.iceberg, "web", catalog=catalog)

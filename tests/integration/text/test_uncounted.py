@@ -370,7 +370,7 @@ def test_ranks_of_other_settings_are_told(stream, other, name):
         facts.append(own)
         return facts
 
-    with pytest.raises(InvalidArgumentError, match="nobody has rank 1"):
+    with pytest.raises(InvalidArgumentError, match="no process has rank 1"):
         open_loader(stream, rank=0, **wanted).check_ranks(gather)
     wrong = f"fed by different plans: {name} is"
     with pytest.raises(InvalidArgumentError, match=wrong):

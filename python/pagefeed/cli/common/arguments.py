@@ -234,7 +234,7 @@ def in_flags(message: str, options: argparse.Namespace) -> str:
         options: The arguments of the verb.
     """
     names = "|".join(sorted(vars(options).keys() - NO_FLAGS))
-    # What stands in parentheses is a call in Python.
+    # Text in parentheses is a call in Python.
     return re.sub(rf"(?<![\w.(\[{{-])({names})(=|\b)", _as_flag, message)
 
 

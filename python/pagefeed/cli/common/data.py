@@ -272,7 +272,7 @@ def named_function(name: str, option: str) -> Callable[..., Any]:
     finally:
         sys.path.remove(os.getcwd())
     if not callable(function):
-        raise InvalidArgumentError(f"{option} {name} is no function")
+        raise InvalidArgumentError(f"{option} {name} is not a function")
     return function
 
 
@@ -303,9 +303,7 @@ def selected(
 
 def _check_paths(options: argparse.Namespace) -> None:
     if bool(options.paths) == bool(options.mix):
-        raise InvalidArgumentError(
-            "give paths, or --mix with paths of its own: exactly one of them"
-        )
+        raise InvalidArgumentError("give either paths, or --mix with its paths")
     of_paths = any((options.where, options.tokenize, getattr(options, "erase", [])))
     beside = any(getattr(options, flag[2:], None) for flag in BESIDE)
     if options.mix and (of_paths or beside):

@@ -19,7 +19,7 @@ PURPOSE = "the demo"
 def make_corpus(folder: Path) -> list[Path]:
     """Write texts as Parquet and return the files.
 
-    ``text-*.parquet`` hold a document per row (``text``); beside them lies
+    ``text-*.parquet`` hold a document per row (``text``); next to them lies
     ``tokenizer.json``. Files of an earlier run are used again.
     """
     files = [folder / f"text-{index}.parquet" for index in range(NUM_FILES)]

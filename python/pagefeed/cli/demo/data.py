@@ -48,7 +48,7 @@ def write_data(folder: Path) -> list[Path]:
     ``web/*.parquet`` and ``code/*.parquet`` hold a document a row, as text and as
     tokens; ``chats.jsonl`` holds conversations; ``tokenizer.json`` made the tokens.
     """
-    chosen = random.Random(0)  # noqa: S311 - nobody guesses these
+    chosen = random.Random(0)  # noqa: S311 - not a secret
     rows = {
         "web": [_web(chosen, index) for index in range(DOCUMENTS["web"])],
         "code": [_code(chosen, index) for index in range(DOCUMENTS["code"])],

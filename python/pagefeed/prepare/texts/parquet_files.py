@@ -92,7 +92,7 @@ class ParquetReader(Reader):
 class _TextPages:
     """Reads texts by pages, in less processor time than pyarrow's batches take.
 
-    Only texts of a local file are read that way, without columns beside them. pyarrow
+    Only texts of a local file are read that way, without further columns. pyarrow
     reads row groups with large pages: it does so in parts.
     """
 

@@ -233,7 +233,7 @@ def _is_file(storage: Storage, file: str) -> bool:
 
 
 def without_leftovers(storage: Storage, files: list[str]) -> list[str]:
-    """Leave out the cache files that ``datasets`` writes beside saved ones."""
+    """Leave out the cache files that ``datasets`` writes next to saved ones."""
     named: dict[str, set[str] | None] = {}
     for folder in {file.rpartition("/")[0] for file in files}:
         state = f"{folder}/state.json"

@@ -32,7 +32,7 @@ TEXTS = {
 Types = Mapping[str, Any] | None
 """Types of columns by name; None if columns are not restricted."""
 Task = tuple[FileRange, ...]
-"""Ranges that are tokenized in order, into shards of their own."""
+"""Ranges that are tokenized in order, into separate shards."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,8 +126,8 @@ def make_wanted(
     taken = {column, "labels"} if rows is not None and rows.has_labels else {column}
     if taken & keep.keys():
         raise InvalidArgumentError(
-            f"keep: {sorted(taken & keep.keys())} is what tokens are called: give "
-            "column_name='tokens', or another, beside it"
+            f"keep: {sorted(taken & keep.keys())} is the name of the tokens: give "
+            "column_name='tokens', or another, to keep it"
         )
     names = dict.fromkeys(rows.columns[1:] if rows else ()) | dict(keep)
     by_folder = {
@@ -224,7 +224,7 @@ def _type(name: str, given: str | None, types: Mapping[str, Any]) -> Any:
             return pa.type_for_alias(given)
         except ValueError as problem:
             raise InvalidArgumentError(
-                f"keep: {name}={given!r} is no type: give one such as 'string', "
+                f"keep: {name}={given!r} is not a type: give one such as 'string', "
                 "'int64' or 'float64'"
             ) from problem
     kind = types.get(name, pa.null())

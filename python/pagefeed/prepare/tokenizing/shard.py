@@ -101,7 +101,7 @@ class Shard:
         if self._job.on_error == "fail":
             raise CorruptFileError(
                 f"{rejected.file}, {rejected.position}: {rejected.error}; "
-                "on_error='skip' goes on without such records and lists them"
+                "on_error='skip' leaves out such records and lists them"
             ).at(file=rejected.file)
         logger.info("%s, %s: %s", rejected.file, rejected.position, rejected.error)
         self._rejected.append(rejected)

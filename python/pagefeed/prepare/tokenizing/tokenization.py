@@ -94,7 +94,7 @@ def tokenize(
             ``column`` and ``columns``, and returns a text or None.
         columns: Further columns that the function of ``text`` reads.
         messages: Instead, the column of chats. The chat template renders them, and
-            ``labels`` are written beside the tokens: -100 except where the assistant
+            ``labels`` are written with the tokens: -100 except where the assistant
             speaks. Needs ``pagefeed[chat]``.
         tools: The column of the tools of each chat.
         roles: Names that the template uses for roles of the data, such as
@@ -126,8 +126,8 @@ def tokenize(
         shard_size: Bytes of a file, about.
         page_size: Bytes of tokens in a page, at four bytes a token: what is read for
             one row of a row-exact shuffle.
-        compression: Of pages: ``"zstd"`` makes the smallest files; ``"none"`` is
-            written and loaded fastest, at two bytes a token, or three for more than
+        compression: The codec of pages: ``"zstd"`` makes the smallest files; ``"none"``
+            is written and loaded fastest, at two bytes a token, or three for more than
             65,536 ids; others lie between.
         num_threads: Threads that work; by default one per CPU.
         retries: How often a shard is tried again where files cannot be read or written.
@@ -218,7 +218,7 @@ def tokenize(
         tasks=plan(located, shard_bytes),
     )
     folder = JobFolder(job.folder)
-    folder.note(job)  # Before it is claimed: another job that works there goes on.
+    folder.note(job)  # Before it is claimed: another job that works there continues.
     with out.claimed(LOCK):
         done = folder.begin(job, max_rejected)
         if done is not None:

@@ -93,7 +93,7 @@ class Appending(ABC):
             for word, _ in library.pre_tokenizer.pre_tokenize_str(text):
                 yield word
             return
-        # Of those that take a text as one word, tokens are kept within words.
+        # Models that take a text as one word keep tokens within words.
         for index, word in enumerate(text.split("▁")):
             if word or index:
                 yield "▁" * bool(index) + word
@@ -126,7 +126,7 @@ class _Merges(Appending):
         """Return the JSON with more merges."""
         model = self._model
         merges = merges_of(model)
-        # The library numbers added tokens anew that are not in the vocabulary too.
+        # The library renumbers added tokens that are not in the vocabulary, too.
         vocab = model["vocab"] | self._added
         vocab |= {join.token: self.first_id + n for n, join in enumerate(joins)}
         merges += [[join.left, join.right] for join in joins]
@@ -164,7 +164,7 @@ class _Pieces(Appending):
         vocab = self._model["vocab"]
         if self.first_id != len(vocab):
             raise UnsupportedError(
-                f"{self._name} has added tokens with ids behind its pieces, and new "
+                f"{self._name} has added tokens with ids after its pieces, and new "
                 "pieces would take these: extend it before tokens are added"
             )
         scores = dict(vocab)

@@ -41,7 +41,7 @@ class TrainingSettings(NamedTuple):
     byte_fallback: bool
     """Whether Unigram writes unknown characters as bytes."""
     coverage: float
-    """Share of all characters that get tokens of their own."""
+    """Share of all characters that are tokens."""
     min_frequency: int
     """Occurrences of a pair before BPE or WordPiece joins it."""
 
@@ -112,7 +112,7 @@ def _wordpiece(settings: TrainingSettings, texts: Iterable[str]) -> str:
             counts[letter] += count
     letters = letters_of(counts, settings.coverage)
     inner = {letter for word in words for letter in word[1:]}.intersection(letters)
-    # Told ahead and in order: else they are numbered as a hash of words has it, and
+    # Given ahead and in order: else they are numbered as a hash of words has it, and
     # which of two pairs that are as frequent comes first depends on that.
     first_tokens = [
         *settings.special_tokens,

@@ -143,7 +143,7 @@ def amounts(
     total = sum(sizes.values())
     if total <= 0:
         raise InvalidArgumentError(f"there are no texts in {', '.join(sizes)}")
-    # Of shares, so that no power is beyond what a float holds.
+    # Powers of shares, which a float can hold.
     weights = {
         name: (size / total) ** (1 / temperature) if size else 0.0
         for name, size in sizes.items()
@@ -237,7 +237,7 @@ def sources_of(
     """Return datasets by name, divided by the values of ``source_column`` if given.
 
     Raises:
-        InvalidArgumentError: If one is no dataset of texts, or there are too many.
+        InvalidArgumentError: If one is not a dataset of texts, or there are too many.
         ColumnNotFoundError: If there is no such column.
     """
     named = datasets if isinstance(datasets, Mapping) else {"": datasets}
@@ -262,7 +262,7 @@ def _checked(name: str, dataset: object) -> ParquetDataset:
     shown = f"dataset {name!r}" if name else "dataset"
     if not isinstance(dataset, ParquetDataset):
         raise InvalidArgumentError(
-            f"{shown}={dataset!r:.60} is no dataset of texts: give "
+            f"{shown}={dataset!r:.60} is not a dataset of texts: give "
             "pagefeed.parquet(paths, column='text')"
         )
     if dataset.tokenizer is not None:
@@ -304,7 +304,7 @@ def _values(dataset: ParquetDataset, column: str) -> list[Any]:
     pages = range(len(source))
     for values in in_order(lambda page: _of_page(source, column, page), pages):
         distinct |= values
-        if len(distinct) > 100 * MOST_SOURCES:  # Of no use: told above.
+        if len(distinct) > 100 * MOST_SOURCES:  # More are reported above.
             break
     return sorted(distinct)
 

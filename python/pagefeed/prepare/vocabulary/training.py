@@ -146,8 +146,8 @@ def train_tokenizer(
             tiktoken's encodings or a regular expression (``"cl100k_base"``).
         byte_fallback: For Unigram: write characters outside the vocabulary as tokens of
             their bytes, not as unknown. BPE always uses bytes, WordPiece never does.
-        character_coverage: For Unigram and WordPiece: share of all characters that have
-            tokens of their own (0.9995).
+        character_coverage: For Unigram and WordPiece: share of all characters that are
+            tokens (0.9995).
         min_frequency: For BPE and WordPiece: how often a pair must occur to be merged.
         shuffle: Draws ``"page"`` by page, mixed in a window; or ``"row"`` by row, which
             reads a page for each.
