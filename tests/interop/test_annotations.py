@@ -35,6 +35,7 @@ ODD: dict[str, tuple[pa.DataType, list[Any], Struct, list[Any]]] = {
         *(pa.int64(), [1, 2, 3], {6: i32(6), 10: struct({6: struct({})})}),
         [1, 2, 3],
     ),
+    "later-format": (pa.int32(), [1, 2, 3], {10: struct({99: struct({})})}, [1, 2, 3]),
 }
 
 

@@ -247,6 +247,14 @@ pub fn catch_damage<T>(read: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
+/// Runs a library that panics where it should fail; `error` makes one of the message.
+pub fn catch_library<T>(
+    work: impl FnOnce() -> Result<T>,
+    error: impl FnOnce(&str) -> Error,
+) -> Result<T> {
+    catch(work, error)
+}
+
 thread_local! {
     /// Whether a panic of this thread will become an error.
     static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };

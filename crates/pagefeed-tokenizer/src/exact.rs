@@ -3,13 +3,16 @@
 use std::str::FromStr;
 use std::sync::OnceLock;
 
-use pagefeed_core::error::{Error, Result};
+use pagefeed_core::error::{Error, Result, catch_library};
 use serde_json::Value;
-use tokenizers::Tokenizer as Library;
+use tokenizers::{Encoding, Tokenizer as Library};
 
 /// Parts of a tokenizer that have no say in the ids of a text: no special tokens are
 /// added, and nothing is cut off or padded.
 const WITHOUT_EFFECT: [&str; 4] = ["truncation", "padding", "post_processor", "decoder"];
+
+/// Characters of a text or a pattern in a message.
+const SHOWN_CHARS: usize = 80;
 
 /// A tokenizer of the library.
 pub struct Exact {
@@ -39,21 +42,42 @@ impl Exact {
 
     /// Appends the ids of `text`.
     pub fn encode_into(&self, text: &str, ids: &mut Vec<u32>) -> Result<()> {
-        let encoding = self
-            .library
-            .encode_fast(text, false)
-            .map_err(|error| failed(&error.to_string()))?;
+        let encoding = self.encoded(text, || self.library.encode_fast(text, false))?;
         ids.extend_from_slice(encoding.get_ids());
         Ok(())
     }
 
     /// Returns where in `text` each token comes from: first byte and end.
     pub fn offsets(&self, text: &str) -> Result<Vec<(usize, usize)>> {
-        let encoding = self
-            .library
-            .encode(text, false)
-            .map_err(|error| failed(&error.to_string()))?;
+        let encoding = self.encoded(text, || self.library.encode(text, false))?;
         Ok(encoding.get_offsets().to_vec())
+    }
+
+    /// Encodes a text. A pattern that takes too long on it panics in the library.
+    fn encoded(
+        &self,
+        text: &str,
+        encode: impl FnOnce() -> tokenizers::Result<Encoding>,
+    ) -> Result<Encoding> {
+        let encode = || encode().map_err(|error| failed(&error.to_string()));
+        catch_library(encode, |why| {
+            let begin = shortened(text);
+            Error::invalid(format!(
+                "the tokenizer's patterns fail on the text of {} bytes that begins with \
+                 {begin:?}: {why}; they are {}: use a tokenizer with patterns that do not try \
+                 a text over and over, or leave this one out",
+                text.len(),
+                self.patterns().join(", ")
+            ))
+        })
+    }
+
+    /// The regular expressions of the tokenizer, as its JSON has them and shortened.
+    fn patterns(&self) -> Vec<String> {
+        let text = self.library.to_string(false).unwrap_or_default();
+        let patterns = text.split("{\"Regex\":\"").skip(1);
+        let shown = |pattern: &str| pattern.split("\"}").next().map(shortened);
+        patterns.filter_map(shown).collect()
     }
 
     /// The text of ids, special tokens included.
@@ -126,6 +150,10 @@ fn settle(value: &mut Value, depth: usize) {
         }
         _ => {}
     }
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(SHOWN_CHARS).collect()
 }
 
 fn failed(why: &str) -> Error {

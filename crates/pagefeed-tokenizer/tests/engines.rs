@@ -134,6 +134,18 @@ fn what_is_no_tokenizer_is_refused() {
 }
 
 #[test]
+fn a_pattern_that_takes_too_long_is_named_with_the_text() {
+    let json = byte_level(Some(r"(a+)+$")).to_string();
+    let tokenizer = Tokenizer::new(&json, false, None).unwrap();
+    let text = format!("{}!", "a".repeat(40));
+    let error = tokenizer.encode_into(&text, &mut Vec::new()).unwrap_err();
+    assert_eq!(error.kind(), Kind::Invalid, "{error}");
+    for part in ["(a+)+$", "aaaa", "41 bytes", "retry"] {
+        assert!(error.message().contains(part), "{error}");
+    }
+}
+
+#[test]
 fn batches_are_single_texts_in_order() {
     let json = byte_level(Some(PATTERN)).to_string();
     let tokenizer = Tokenizer::new(&json, false, Some(&trials)).unwrap();

@@ -73,6 +73,8 @@ def compare(sign: str, left: Value | Constant, right: Value | Constant) -> Expre
         return left.field.cast("bool")  # As any comparison with null.
     if types.is_integer(left.kind) or types.is_decimal(left.kind):
         return _with_whole(sign, left, right)
+    if isinstance(right, str) and types.is_temporal(left.kind):
+        return _with_time(sign, left, right)
     return COMPARISONS[sign](_comparable(left), _literal(right, left.kind))
 
 
@@ -125,6 +127,44 @@ def _with_whole(sign: str, column: Value, literal: Constant) -> Expression:
     return column.field < lowest
 
 
+def _with_time(sign: str, column: Value, text: str) -> Expression:
+    """Compare times with one of any number of digits, exactly.
+
+    A time between two of the column stands for the one below or above.
+    """
+    pa, types, kind = arrow(), arrow("pyarrow.types"), column.kind
+    try:
+        if types.is_time(kind):
+            fine = pa.scalar(datetime.time.fromisoformat(text), pa.time64("us"))
+            per_unit = {"s": 10**6, "ms": 1000}.get(kind.unit, 1)
+            steps = fine.value if kind.unit != "ns" else 1000 * fine.value
+        else:
+            fine, per_unit = _timestamp(text, kind)
+            if not per_unit:
+                return COMPARISONS[sign](column.field, fine)
+            steps = fine.value
+    except (pa.ArrowException, ValueError):
+        raise LiteralTypeError(_time_hint(text, kind)) from None
+    steps, rest = divmod(steps, per_unit)
+    if rest and sign in ("==", "!="):  # Null stays null.
+        same = column.field == column.field
+        return same if sign == "!=" else ~same
+    steps += rest > 0 and sign in ("<", ">=")
+    return COMPARISONS[sign](column.field, pa.scalar(steps, kind))
+
+
+def _timestamp(text: str, kind: Any) -> tuple[Any, int]:
+    """Return a time as the column has it and 0, or nanoseconds and those of a unit."""
+    pa = arrow()
+    try:
+        return pa.scalar(text).cast(kind), 0
+    except pa.ArrowException:
+        if not arrow("pyarrow.types").is_timestamp(kind):
+            raise
+        fine = pa.scalar(text).cast(pa.timestamp("ns", kind.tz))
+        return fine, {"s": 10**9, "ms": 10**6, "us": 1000}.get(kind.unit, 1)
+
+
 def _steps(kind: Any) -> tuple[int, int, int]:
     """The least and the most of a type in its last digit, and digits of fractions."""
     if arrow("pyarrow.types").is_decimal(kind):
@@ -149,14 +189,9 @@ def _literal(value: Constant, kind: Any) -> Any:
     if isinstance(value, bytes) and "binary" not in str(kind):
         raise LiteralTypeError
     try:
-        scalar = pa.scalar(value)
-        if isinstance(value, str) and types.is_time(kind):
-            return pa.scalar(datetime.time.fromisoformat(value), kind)
-        if isinstance(value, str) and types.is_temporal(kind):
-            return scalar.cast(kind)
+        return pa.scalar(value)
     except (pa.ArrowException, ValueError):
-        raise LiteralTypeError(_time_hint(value, kind)) from None
-    return scalar
+        raise LiteralTypeError from None
 
 
 def _nearest(value: Constant, kind: Any) -> Any:

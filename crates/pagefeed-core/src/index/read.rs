@@ -65,6 +65,11 @@ fn runs(index: &Index, page: u64) -> Result<Runs<impl Iterator<Item = Result<Run
     let driving = index.pages();
     let found = driving.find(page)?;
     let rows = driving.first_row_of_page(page)?..driving.first_row_of_page(page + 1)?;
+    if rows.is_empty() && index.tables.len() > 1 {
+        return Err(Error::corrupt(format!(
+            "page {page} of the index has no rows"
+        )));
+    }
     let of_leaf = move |(number, table): (usize, &Table)| {
         let pages = if number == index.driving {
             page..=page

@@ -235,16 +235,55 @@ impl Table {
             self.page_value.len(),
         ];
         let last = |first: &[u64]| first.last().copied();
-        if of_spans.iter().all(|length| *length == spans)
+        let fits = of_spans.iter().all(|length| *length == spans)
             && of_pages.iter().all(|length| *length == pages + spans)
             && last(&self.first_page) == Some(pages as u64)
-            && last(&self.file_first_span) == Some(spans as u64)
-        {
-            return Ok(());
+            && last(&self.file_first_span) == Some(spans as u64);
+        if !fits {
+            return Err(Error::corrupt(
+                "the columns of the page index differ in length",
+            ));
         }
-        Err(Error::corrupt(
-            "the columns of the page index differ in length",
-        ))
+        match self.adds_up() {
+            true => Ok(()),
+            false => Err(Error::corrupt(
+                "the numbers of the page index contradict each other",
+            )),
+        }
+    }
+
+    /// Whether all numbers rise, and those of spans are the sums of those of pages. Nothing
+    /// that looks into the table has to check it again.
+    fn adds_up(&self) -> bool {
+        let rises = |first: &[u64]| first[0] == 0 && first.is_sorted();
+        let all = [
+            &self.first_page,
+            &self.first_row,
+            &self.first_value,
+            &self.file_first_span,
+        ];
+        if !all.into_iter().all(|first| rises(first)) {
+            return false;
+        }
+        let of_files = self.file_first_span.windows(2).zip(0u32..);
+        let mut of_files = of_files.map(|(ends, file)| (ends[0] as usize..ends[1] as usize, file));
+        let is_of =
+            |(spans, file): (Range<usize>, u32)| self.file[spans].iter().all(|&own| own == file);
+        of_files.all(is_of)
+            && (0..self.file.len()).all(|span| {
+                let pages = |at: usize| self.first_page[at] as usize + span;
+                let pages = pages(span)..pages(span + 1) + 1;
+                let adds_up = |fence: &[u32], first: &[u64]| {
+                    let fence = &fence[pages.clone()];
+                    let sum = first[span + 1] - first[span];
+                    fence[0] == 0 && fence.is_sorted() && u64::from(fence[fence.len() - 1]) == sum
+                };
+                let ends = [self.offset[span], self.dictionary_offset[span]];
+                self.page_offset[pages.clone()].is_sorted()
+                    && adds_up(&self.page_row, &self.first_row)
+                    && adds_up(&self.page_value, &self.first_value)
+                    && ends.iter().all(|&offset| offset <= i64::MAX as u64)
+            })
     }
 }
 
@@ -332,6 +371,33 @@ mod tests {
         assert_eq!(sizes.collect::<Vec<_>>(), [40, 9, 10, 9, 20, 9, 30, 9]);
         let last = joined.record(7).unwrap();
         assert_eq!((last.file, last.first_row, last.num_values), (3, 2, 3));
+    }
+
+    #[test]
+    fn numbers_that_contradict_each_other_are_refused() {
+        let pages = vec![page(0, 100, 10, 2, 7), page(1, 110, 9, 1, 3)];
+        let file = table(pages).unwrap();
+        let changes: [fn(&mut TableBuilder); 12] = [
+            |_| (),
+            |table| table.first_page[0] = 2,
+            |table| table.first_page[1] = 3,
+            |table| table.first_row[1] += 1,
+            |table| table.first_row[1] = u64::MAX,
+            |table| table.first_value[2] -= 1,
+            |table| table.file_first_span[0] = 1,
+            |table| table.file[0] = 1,
+            |table| table.page_row[1] = u32::MAX,
+            |table| table.page_value[0] = 1,
+            |table| table.page_offset[1] = u32::MAX,
+            |table| table.offset[0] = 1 << 63,
+        ];
+        for (number, change) in changes.into_iter().enumerate() {
+            let mut both = TableBuilder::new();
+            both.append(&file, 0..1).unwrap();
+            both.append(&file, 0..1).unwrap();
+            change(&mut both);
+            assert_eq!(both.finish().check().is_ok(), number == 0, "{number}");
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod tests;
 
 use std::cmp::Reverse;
 
+use crate::buffers::reserve;
 use crate::error::{Error, Result};
 use crate::order::mix;
 use crate::prefetch::fetch;
@@ -96,8 +97,12 @@ pub fn pack(lengths: &[u32], length: u32, rule: Rule) -> Result<Packing> {
     let line = |&num_tokens: &u32| rule.line_tokens(num_tokens, length);
     let lengths: Vec<u32> = lengths.iter().map(line).collect::<Result<_>>()?;
     let mut total = 0;
-    let mut full = Vec::new();
-    let mut items = Vec::with_capacity(lengths.len());
+    let (mut full, mut items) = (Vec::new(), Vec::new());
+    // A length can stand for a great many sequences.
+    let full_of = |tokens: &u32| u64::from(tokens / length);
+    let num_full = usize::try_from(lengths.iter().map(full_of).sum::<u64>()).unwrap_or(usize::MAX);
+    reserve(&mut full, num_full)?;
+    reserve(&mut items, lengths.len())?;
     for (row, &num_tokens) in (0u32..).zip(&lengths) {
         let num_tokens = rule.padded(num_tokens)?;
         total += u64::from(num_tokens);
@@ -137,11 +142,20 @@ pub fn pack(lengths: &[u32], length: u32, rule: Rule) -> Result<Packing> {
     let placed = placed
         .into_iter()
         .map(|(sequence, item)| (sequence + before, item));
-    Ok(collect((0u32..).zip(full).chain(placed), &lengths))
+    collect(
+        (0u32..).zip(full).chain(placed),
+        num_full + items.len(),
+        &lengths,
+    )
 }
 
-/// Puts what was placed into order. Parts are of tokens alone, at offsets apart.
-fn collect(placed: impl Iterator<Item = (u32, Item)>, lengths: &[u32]) -> Packing {
+/// Puts about `count` items that were placed into order. Parts are of tokens alone, at
+/// offsets apart.
+fn collect(
+    items: impl Iterator<Item = (u32, Item)>,
+    count: usize,
+    lengths: &[u32],
+) -> Result<Packing> {
     // Keyed by the lengths: blocks of as many sequences are not ordered alike.
     let key = lengths.iter().fold([1], |mut key, &num_tokens| {
         mix(&mut key, [u64::from(num_tokens), 0]);
@@ -152,12 +166,14 @@ fn collect(placed: impl Iterator<Item = (u32, Item)>, lengths: &[u32]) -> Packin
         mix(&mut hash, [key[0], 0]); // One to one: no two sequences have the same.
         (hash[0], item)
     };
-    let mut placed: Vec<(u64, Item)> = placed.map(hashed).collect();
+    let mut placed: Vec<(u64, Item)> = Vec::new();
+    reserve(&mut placed, count)?;
+    placed.extend(items.map(hashed));
     placed.sort_unstable_by_key(|(hash, item)| (*hash, item.row, item.first_token));
-    let mut packing = Packing {
-        parts: Vec::with_capacity(placed.len()),
-        first_part: vec![0],
-    };
+    let mut packing = Packing::default();
+    reserve(&mut packing.parts, placed.len())?;
+    reserve(&mut packing.first_part, placed.len() + 1)?;
+    packing.first_part.push(0);
     for sequence in placed.chunk_by(|(one, _), (next, _)| one == next) {
         let mut offset = 0;
         for (_, item) in sequence {
@@ -173,5 +189,5 @@ fn collect(placed: impl Iterator<Item = (u32, Item)>, lengths: &[u32]) -> Packin
         }
         packing.first_part.push(packing.parts.len() as u32);
     }
-    packing
+    Ok(packing)
 }

@@ -45,6 +45,13 @@ fn check(lengths: &[u32], length: u32, rule: Rule) -> usize {
 }
 
 #[test]
+fn lengths_that_stand_for_too_many_sequences_are_refused() {
+    // Twelve bytes each: more than any page may take.
+    let error = pack(&[u32::MAX, 1], 8, RULE).unwrap_err();
+    assert_eq!(error.kind(), crate::Kind::Limit, "{error}");
+}
+
+#[test]
 fn rests_of_long_documents_begin_with_bos() {
     let rule = Rule {
         repeats_bos: true,

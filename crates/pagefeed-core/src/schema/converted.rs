@@ -4,7 +4,6 @@
 //! has it.
 
 use std::borrow::Cow;
-use std::ops::Range;
 
 use crate::error::Result;
 use crate::thrift::{Reader, Wire, put_varint, read_fields};
@@ -19,36 +18,34 @@ const MAP: i16 = 2;
 const LIST: i16 = 3;
 /// Converted types.
 const DECIMAL: i32 = 5;
-/// Logical type of a column that has no other.
-const UNKNOWN: i16 = 11;
 /// The last logical type that the crate knows.
 const LAST_KNOWN: i16 = 18;
 
 /// What an element says about its values.
 #[derive(Default)]
 struct Annotations {
-    /// Physical type of a leaf, by its number.
-    physical: Option<i32>,
-    length: i32,
+    is_leaf: bool,
     converted: Option<i32>,
     has_scale: bool,
     /// Member of the union that is the logical type.
     logical: Option<i16>,
 }
 
-/// Returns the list of schema elements without unknown converted types, and with the scale of
+/// Returns the list of schema elements without types that nobody knows yet, and with the scale of
 /// decimals, which is 0 where it is left out.
 pub fn known_only(list: &[u8]) -> Result<Cow<'_, [u8]>> {
     rewritten(list, |own| {
         let is_known = |converted| is_known(converted, own.logical);
-        [own.converted.is_none_or(is_known), true]
+        [
+            own.converted.is_none_or(is_known),
+            own.logical.is_none_or(|logical| logical <= LAST_KNOWN),
+        ]
     })
 }
 
-/// Returns a footer without annotations of leaves other than `selected`, and of those without
-/// what their physical types cannot have.
-pub fn of_leaves(footer: &[u8], selected: &Range<usize>) -> Result<Vec<u8>> {
-    let (mut at, mut num_leaves) = (0..0, 0);
+/// Returns a footer without the annotations of leaves that `keeps` denies.
+pub fn of_leaves(footer: &[u8], keeps: impl Fn(usize) -> bool) -> Result<Vec<u8>> {
+    let (mut at, mut leaf) = (0..0, 0);
     let mut reader = Reader::new(footer);
     read_fields!(reader, {
         (2, Wire::List) => {
@@ -58,27 +55,8 @@ pub fn of_leaves(footer: &[u8], selected: &Range<usize>) -> Result<Vec<u8>> {
         },
     })?;
     let list = rewritten(&footer[at.clone()], |own| {
-        let Some(physical) = own.physical else {
-            return [true, true];
-        };
-        num_leaves += 1;
-        if !selected.contains(&(num_leaves - 1)) {
-            return [false, false];
-        }
-        let fits = |converted| fits_converted(converted, physical, own.length);
-        let [converted, logical] = [
-            own.converted.is_some_and(fits),
-            own.logical
-                .is_some_and(|it| fits_logical(it, physical, own.length)),
-        ];
-        // The crate takes both only if they are the same.
-        let is_named = own
-            .logical
-            .is_some_and(|it| it != UNKNOWN && it <= LAST_KNOWN);
-        [
-            converted && !(logical && is_named),
-            logical && (is_named || !converted),
-        ]
+        leaf += usize::from(own.is_leaf);
+        [!own.is_leaf || keeps(leaf - 1); 2]
     })?;
     Ok([&footer[..at.start], &list, &footer[at.end..]].concat())
 }
@@ -127,8 +105,10 @@ fn annotations(element: &[u8]) -> Result<Annotations> {
     let mut own = Annotations::default();
     let mut reader = Reader::new(element);
     read_fields!(reader, {
-        (1, Wire::I32) => own.physical = Some(reader.i32()?),
-        (2, Wire::I32) => own.length = reader.i32()?,
+        (1, Wire::I32) => {
+            own.is_leaf = true;
+            reader.i32()?;
+        },
         (CONVERTED_TYPE, Wire::I32) => own.converted = Some(reader.i32()?),
         (SCALE, Wire::I32) => {
             own.has_scale = true;
@@ -148,33 +128,6 @@ fn is_known(converted: i32, logical: Option<i16>) -> bool {
         Some(LIST) => converted == 3,
         Some(MAP) => matches!(converted, 1 | 2),
         _ => (0..=21).contains(&converted), // The last is INTERVAL.
-    }
-}
-
-/// Whether leaves of a physical type may have a converted type, both by their numbers: INT32
-/// is 1, INT64 2, BYTE_ARRAY 6, FIXED_LEN_BYTE_ARRAY 7.
-fn fits_converted(converted: i32, physical: i32, length: i32) -> bool {
-    match converted {
-        0 | 4 | 19 | 20 => physical == 6,
-        DECIMAL => matches!(physical, 1 | 2 | 6 | 7),
-        6 | 7 | 11..=13 | 15..=17 => physical == 1,
-        8..=10 | 14 | 18 => physical == 2,
-        21 => physical == 7 && length == 12,
-        _ => false,
-    }
-}
-
-/// The same for a logical type.
-fn fits_logical(logical: i16, physical: i32, length: i32) -> bool {
-    match logical {
-        1 | 4 | 12 | 13 | 17 | 18 => physical == 6,
-        5 => matches!(physical, 1 | 2 | 6 | 7),
-        6 => physical == 1,
-        7 | 10 => matches!(physical, 1 | 2),
-        8 => physical == 2,
-        14 => physical == 7 && length == 16,
-        15 => physical == 7 && length == 2,
-        _ => true,
     }
 }
 

@@ -56,11 +56,15 @@ impl ColumnSchema {
         // The tree is sound, so that the crate may recurse and allocate by it.
         let decode =
             |footer: &[u8]| catch_damage(|| Ok(ParquetMetaDataReader::decode_metadata(footer)?));
-        // What other columns are annotated with does not matter here.
-        let metadata = match decode(footer) {
-            Err(_) => decode(&converted::of_leaves(footer, &selected)?)?,
-            metadata => metadata?,
-        };
+        // What other columns are annotated with does not matter here, nor what the crate does
+        // not take.
+        let metadata = decode(footer).or_else(|_| {
+            let with =
+                |keeps: &dyn Fn(usize) -> bool| decode(&converted::of_leaves(footer, keeps)?);
+            let is_sound = |leaf: &usize| with(&|own| own == *leaf).is_ok();
+            let sound: Vec<usize> = selected.clone().filter(is_sound).collect();
+            with(&|leaf| sound.contains(&leaf))
+        })?;
         let descriptor = metadata.file_metadata().schema_descr();
         if descriptor.num_columns() != tree.num_leaves() {
             return Err(Error::corrupt(format!(
