@@ -7,9 +7,9 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, GenericListArray, Int32Array, OffsetSizeTrait, UInt32Array};
 use arrow_schema::{DataType, Field, FieldRef};
 
+use crate::buffers::reserve;
 use crate::engine::PageEntry;
 use crate::error::{Error, Kind, Result};
-use crate::huge_pages;
 use crate::index::{Index, PageRecord};
 use crate::lists::list_array;
 use crate::pages::sizes::{entry_of, saturated};
@@ -129,10 +129,8 @@ impl Tokenization {
             false => Tokens::U32(Vec::new()),
         });
         tokens.clear();
-        with_values!(tokens, ids => {
-            huge_pages::renew(ids, num_tokens);
-            ids.reserve_exact(num_tokens);
-        });
+        // Counts that somebody changed may be of any size.
+        with_values!(tokens, ids => reserve(ids, num_tokens))?;
         let mut labels = Numbers::new(LABEL_BYTES, page.aligned.pop().unwrap_or_default());
         self.encoder
             .encode(columns, &mut |row, of_row, labels_of_row| {
