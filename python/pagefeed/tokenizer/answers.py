@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -46,7 +46,9 @@ def find_answer(
         begin = _begin(chat, message, render, before)
     end = len(whole)
     if not text.startswith(whole):
-        end = _end(chat, message, text, render)
+        end = _end(chat, message, text, render, special)
+    if not text.startswith(before[:begin]):  # Prompts of the last answer say more.
+        begin = _begin(chat, message, render, before, chat[message + 1 :])
     if not text.startswith(before[:begin]) or end < begin:
         raise _unknown(message)
     bare = text[:end].rstrip()
@@ -67,19 +69,29 @@ def _prompt(before: list[dict[str, Any]], render: Render) -> str | None:
 
 
 def _begin(
-    chat: list[dict[str, Any]], message: int, render: Render, before: str
+    chat: list[dict[str, Any]],
+    message: int,
+    render: Render,
+    before: str,
+    behind: Sequence[dict[str, Any]] = (),
 ) -> int:
     """Return the length of the prompt that answers share; prompts may add <think>."""
     mark = secrets.token_hex(16)
     probed = {"role": chat[message].get("role"), "content": mark}
-    front, _, _ = render([*chat[:message], probed]).partition(mark)
+    front, _, _ = render([*chat[:message], probed, *behind]).partition(mark)
     shared = num_shared(before, front)
     if message and shared < len(render(chat[:message])):
         raise _unknown(message)
     return shared
 
 
-def _end(chat: list[dict[str, Any]], message: int, text: str, render: Render) -> int:
+def _end(
+    chat: list[dict[str, Any]],
+    message: int,
+    text: str,
+    render: Render,
+    special: Collection[str],
+) -> int:
     """Find the end of an answer, by rendering the chat with a random word instead."""
     mark = secrets.token_hex(16)
     probed = {**chat[message], "content": mark}
@@ -87,6 +99,10 @@ def _end(chat: list[dict[str, Any]], message: int, text: str, render: Render) ->
         [*chat[:message], probed, *chat[message + 1 :]]
     ).partition(mark)
     _, _, tail = render([*chat[:message], probed]).partition(mark)
+    if tail.rstrip() in special:  # Another one may end answers before the last.
+        tail = max(filter(behind.startswith, special), key=len, default=tail)
+    ends = [tail, *(tail.removesuffix(token) for token in special)]  # Of the chat.
+    tail = next((end for end in ends if end and behind.startswith(end)), tail)
     is_sound = separator and text.endswith(behind) and behind.startswith(tail)
     if not is_sound or not isinstance(chat[message].get("content"), str):
         raise _unknown(message)

@@ -278,3 +278,25 @@ def test_configurations_that_say_nothing_are_refused(content, make, tmp_path):
     config.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(pf.errors.InvalidArgumentError, match="tokenizer"):
         ChatTemplate.of(pf.Tokenizer(tmp_path / "tokenizer.json"))
+
+
+_THINKING = (
+    "{% for m in messages %}{{ '<|' + m.role + '|>' }}{% if m.role == 'assistant' %}"
+    "{% if loop.last %}{{ '<think></think>' }}{% endif %}{{ m.content }}"
+    "{{ '<|im_end|>' if loop.last else '<s>' }}{% else %}{{ m.content }}{% endif %}"
+    "{% endfor %}{% if add_generation_prompt %}<|assistant|><think>{% endif %}"
+)
+"""Of Qwen3.5's and gpt-oss' kind: the last answer begins and ends otherwise."""
+
+
+def test_answers_before_the_last_may_begin_and_end_otherwise(make):
+    said = ("Hi", "Hello.", "More?", "Bye.")
+    chat = [
+        {"role": ("user", "assistant")[n % 2], "content": text}
+        for n, text in enumerate(said)
+    ]
+    _, runs = learned(make(_THINKING), chat)
+    assert runs == ["Hello.<s>", "</think>Bye.<|im_end|>"]
+    ended = PLAIN + "{% if not add_generation_prompt %}{{ bos_token }}{% endif %}"
+    _, runs = learned(make(ended), chat)
+    assert runs == ["Hello.<|im_end|>", "Bye.<|im_end|>\n<s>"]
