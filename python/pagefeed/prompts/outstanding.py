@@ -204,7 +204,7 @@ def checked_ticket(ticket: Any) -> Ticket:
     """Return a ticket; refuse anything else."""
     if not isinstance(ticket, Ticket):
         raise InvalidArgumentError(
-            f"{ticket!r:.60} is no Ticket: Ticket(*values) makes one of JSON"
+            f"{ticket!r:.60} is not a Ticket: Ticket(*values) makes one of JSON"
         )
     return ticket
 

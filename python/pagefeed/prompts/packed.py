@@ -34,7 +34,7 @@ def unpacked(text: Any, dtype: npt.DTypeLike, size: int, name: str) -> npt.NDArr
         data = reader.decompress(b64decode(text, validate=True), num_bytes + 1)
     except (TypeError, ValueError, zlib.error) as error:
         raise StateMismatchError(
-            f"{name}={text!r:.60} in the state is no packed array: {error}"
+            f"{name}={text!r:.60} in the state is not a packed array: {error}"
         ) from error
     if len(data) != num_bytes or not reader.eof or reader.unused_data:
         raise StateMismatchError(

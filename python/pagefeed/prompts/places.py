@@ -55,7 +55,7 @@ class Places:
         curriculum: Curriculum,
         settings: Mapping[str, Any],
     ) -> None:
-        # Of one dataset the order is a loader's. Several must not have the same one.
+        # With one dataset the order is a loader's. Several must not have the same one.
         if name:
             key = derive_key(seed, "prompts", name)
             seed = int.from_bytes(key[:7], "little")
@@ -148,12 +148,12 @@ class Places:
         return self.rows_at(rising)[which] if len(rising) else rising
 
     def go_to(self, position: int) -> None:
-        """Go to a place; what lies ahead is looked at anew."""
+        """Go to a place; places ahead are looked at again."""
         self.position = self._seen = position
         self._ready = deque()
 
     def score(self, row: int, score: float) -> None:
-        """Take in the score of a row; places ahead are looked at anew."""
+        """Take in the score of a row; places ahead are looked at again."""
         self.scores.add(row, score)
         self.go_to(self.position)
 
@@ -167,7 +167,7 @@ class Places:
         }
 
     def load(self, saved: Any, curriculum: Curriculum) -> None:
-        """Go on where :meth:`state_dict` was called; None begins anew.
+        """Continue where :meth:`state_dict` was called; None begins again.
 
         Raises:
             StateMismatchError: If it is of other data, or another order.

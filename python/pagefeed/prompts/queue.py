@@ -41,10 +41,10 @@ Numbers: TypeAlias = Iterable[float] | None
 class PromptQueue:
     """Hands out prompts ahead of training, and takes them back in any order.
 
-    A ticket is a position in the shuffled order of a dataset, which goes on pass after
-    pass. It ends when it is committed: the model was trained on it. So a straggler
-    stops nothing, and ``state_dict()`` saved with the model forgets nothing: after a
-    kill the tickets that were out are taken again, and no other. See
+    A ticket is a position in the shuffled order of a dataset, which continues pass
+    after pass. It ends when it is committed: the model was trained on it. So a
+    straggler stops nothing, and ``state_dict()`` saved with the model forgets nothing:
+    after a kill the tickets that were out are taken again, and no other. See
     docs/explanation/prompts.md.
 
     Threads may share a queue. Ranks that call alike may each have a replica, see
@@ -59,7 +59,7 @@ class PromptQueue:
         max_length: Most tokens of a row. The dataset's column then comes as
             ``input_ids``, int64 [tokens], without padding.
         seed: Seed of the order.
-        epochs: Passes over each dataset; None goes on without end.
+        epochs: Passes over each dataset; None never ends.
         max_in_flight: Most tickets in flight. ``(S + 1) * B`` for steps of B prompts
             bounds the staleness of their answers by S steps.
         curriculum: Takes prompts by their scores.
@@ -152,7 +152,7 @@ class PromptQueue:
         """Return up to ``n`` tickets; none while ``max_in_flight`` are in flight.
 
         Tickets that came back are first, by their priority and then as first taken. New
-        ones follow, from the dataset that lags behind its share.
+        ones follow, from the dataset that lacks most of its share.
 
         Args:
             n: Number of tickets.
@@ -343,7 +343,7 @@ class PromptQueue:
         What is committed must be in that model. Save both at one moment: with
         asynchronous saving, when the model is copied. It has next positions, the
         tickets that are out, and weights; with a curriculum the score of each prompt.
-        ``max_in_flight`` and ranks are no part of it.
+        ``max_in_flight`` and ranks do not belong to it.
         """
         with self._lock:
             return {

@@ -49,5 +49,5 @@ class Shares:
         self.turns[name] += 1
 
     def restart(self) -> None:
-        """Count turns anew, as weights or those who take part have changed."""
+        """Count turns again, as weights or those who take part have changed."""
         self.turns = dict.fromkeys(self.weights, 0)

@@ -28,7 +28,7 @@ class Ticket(NamedTuple):
     attempt: int
     """How often it was given back before: 0 at first."""
     version: int
-    """What ``take`` was told, such as the step of the policy that answers."""
+    """The argument of ``take``, such as the step of the policy that answers."""
     life: int
     """Random number of the process that took it, until a state is loaded."""
 
