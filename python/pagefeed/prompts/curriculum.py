@@ -91,26 +91,18 @@ class Scores:
         """Take on other settings; scores stay as they are."""
         self._curriculum = curriculum
         self._edges = [UNSEEN + 1, *map(_code, curriculum.edges)]
-        self._weights = np.array([1.0, *curriculum.weights])
-        self._counts = [len(self._codes), *[0] * (len(self._weights) - 1)]
+        self.weights = np.array([1.0, *curriculum.weights])
+        """Weights of prompts without a score, and of each tier."""
+        self.counts = [len(self._codes), *[0] * (len(self.weights) - 1)]
+        """Prompts without a score, and of each tier."""
         if self._codes.any():
             tiers = np.searchsorted(self._edges, self._codes, side="right")
-            self._counts = np.bincount(tiers, minlength=len(self._weights)).tolist()
+            self.counts = np.bincount(tiers, minlength=len(self.weights)).tolist()
 
     def weights_of(self, rows: Int64Array) -> npt.NDArray[np.float64]:
         """Return the weight of each row now: float64 [rows]."""
         tiers = np.searchsorted(self._edges, self._codes[rows], side="right")
-        return np.take(self._weights, tiers)
-
-    @property
-    def counts(self) -> tuple[int, ...]:
-        """Prompts without a score, and of each tier."""
-        return tuple(self._counts)
-
-    @property
-    def has_none(self) -> bool:
-        """Whether the weight of every prompt is 0."""
-        return not np.dot(self._counts, self._weights)
+        return np.take(self.weights, tiers)
 
     def add(self, row: int, score: float) -> None:
         """Take in the score of the last answers to a prompt."""
@@ -118,8 +110,8 @@ class Scores:
         if before != UNSEEN:
             code = before + round((code - before) * (1 - self._curriculum.smoothing))
         self._codes[row] = code
-        self._counts[bisect_right(self._edges, before)] -= 1
-        self._counts[bisect_right(self._edges, code)] += 1
+        self.counts[bisect_right(self._edges, before)] -= 1
+        self.counts[bisect_right(self._edges, code)] += 1
 
     def to_text(self) -> str | None:
         """Return all scores as text for a state; None if there are none."""

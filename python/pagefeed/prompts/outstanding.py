@@ -176,28 +176,19 @@ def read_outstanding(
     size = check_whole(state["num_out"], "num_out", least=0, most=2 * MOST_IN_FLIGHT)
     flat = unpacked(state["out"], np.int64, COLUMNS * size, "out")
     table = flat.reshape(COLUMNS, size).cumsum(axis=1)
-    dataset, position, attempt = table[:3]
     names = list(state["datasets"])
-    is_known = (dataset >= 0) & (dataset < len(names)) & (attempt >= 0)
-    ends = np.array([*(places[name].position for name in names), 0])
-    ends = ends[np.where(is_known, dataset, -1)]
-    wrong = np.flatnonzero((position < 0) | (position >= ends))
-    if len(wrong) or len(set(zip(*table[:2].tolist(), strict=True))) < size:
-        raise StateMismatchError(
-            f"{size} tickets are out in the state, and some are twice, or were never "
-            "taken by the rest of it"
-        )
-    rows = np.zeros(size, dtype=np.int64)
+    rows = np.full(size, -1)
     for number, name in enumerate(names):
-        ours = dataset == number
-        rows[ours] = places[name].rows_of(position[ours])
-    for row, (number, at, tries, version, waits, priority) in zip(
-        rows.tolist(), table.T.tolist(), strict=True
-    ):
+        ours = table[0] == number
+        rows[ours] = places[name].rows_of(table[1, ours])
+    if rows.min(initial=0) < 0 or table[2].min(initial=0) < 0:
+        raise StateMismatchError("a ticket that is out is of no dataset of the state")
+    _check_once(list(zip(*table[:2].tolist(), strict=True)))
+    for row, numbers in zip(rows.tolist(), table.T.tolist(), strict=True):
+        number, at, tries, version, waits, priority = numbers
         name = names[number]
         epoch = at // places[name].num_rows
-        ticket = Ticket(name, at, epoch, row, tries, version, 0)
-        yield ticket, not waits, priority
+        yield Ticket(name, at, epoch, row, tries, version, 0), not waits, priority
 
 
 def checked_ticket(ticket: Any) -> Ticket:
@@ -209,6 +200,6 @@ def checked_ticket(ticket: Any) -> Ticket:
     return ticket
 
 
-def _check_once(keys: list[Key]) -> None:
+def _check_once(keys: list[Any]) -> None:
     if len(set(keys)) < len(keys):
         raise InvalidArgumentError("a ticket is named twice: name it once")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -81,9 +82,7 @@ class Places:
         """The place after the last one looked at."""
         self._ready: deque[tuple[int, int]] = deque()
         """Places up to there whose prompts are taken, and their rows."""
-        self._chunk = 0
-        self._rows = np.empty(0, dtype=np.int64)
-        self._draws = np.empty(0)
+        self._chunk = lru_cache(maxsize=2)(self._look_up)
         self.counts = dict.fromkeys(COUNTED, 0)
         self._checked: set[int] = set()
         """Lives whose tickets were compared with the order."""
@@ -103,10 +102,10 @@ class Places:
             if self._seen == self.end:
                 self.position = self._seen
                 return None
-            if self.scores.has_none:
+            if not np.dot(self.scores.counts, self.scores.weights):
                 raise EmptySelectionError(
                     f"the curriculum takes no prompt of dataset {self.name!r}: of its "
-                    f"{self.num_rows} prompts {list(self.scores.counts)} have no score "
+                    f"{self.num_rows} prompts {self.scores.counts} have no score "
                     "and are in each tier. Give a weight by set_curriculum, or the "
                     "dataset the weight 0"
                 )
@@ -118,33 +117,37 @@ class Places:
 
     def _look(self) -> None:
         """Look at some more places."""
-        first = self._seen
-        start = first - self._chunk
-        if not 0 <= start < len(self._rows):
-            self._look_up(first)
-            start = 0
-        rows = self._rows[start : start + LOOKED_AT]
-        self._seen += len(rows)
-        draws = self._draws[start : start + LOOKED_AT]
-        taken = np.flatnonzero(draws < self.scores.weights_of(rows))
-        positions = (first + taken).tolist()
-        self._ready.extend(zip(positions, rows[taken].tolist(), strict=True))
+        epoch, place = divmod(self._seen, self.num_rows)
+        rows, draws = self._chunk(epoch, place // AT_ONCE)
+        some = slice(place % AT_ONCE, place % AT_ONCE + LOOKED_AT)
+        taken = np.flatnonzero(draws[some] < self.scores.weights_of(rows[some]))
+        found = (self._seen + taken).tolist(), rows[some][taken].tolist()
+        self._ready.extend(zip(*found, strict=True))
+        self._seen += len(rows[some])
 
-    def _look_up(self, first: int) -> None:
-        """Find the rows at some places of a pass, and the draws of these."""
-        epoch = first // self.num_rows
-        stop = min(first + AT_ONCE, (epoch + 1) * self.num_rows)
-        self._chunk, self._rows = first, self.rows_at(range(first, stop))
+    def _look_up(self, epoch: int, chunk: int) -> tuple[Int64Array, Any]:
+        """Return the rows at some places of a pass, and their draws in [0, 1)."""
+        first, end = (
+            epoch * self.num_rows + chunk * AT_ONCE,
+            (epoch + 1) * self.num_rows,
+        )
+        rows = self.rows_at(range(first, min(first + AT_ONCE, end)))
         key = derive_key(self._seed, "curriculum", epoch)
-        self._draws = Permutation(DRAWS, key)[self._rows] / DRAWS
+        return rows, Permutation(DRAWS, key)[rows] / DRAWS
 
     def rows_at(self, positions: range | Int64Array) -> Int64Array:
         """Return the rows at rising positions: int64 [positions]."""
         return np.concatenate([p.numbers for p in self._cursor.at(positions) if p])
 
     def rows_of(self, positions: Int64Array) -> Int64Array:
-        """Return the rows at positions in any order: int64 [positions]."""
+        """Return the rows at positions that were taken, in any order: int64.
+
+        Raises:
+            StateMismatchError: If one was not.
+        """
         rising, which = np.unique(positions, return_inverse=True)
+        if len(rising) and (rising[0] < 0 or rising[-1] >= self.position):
+            raise StateMismatchError("a ticket that is out was never taken")
         return self.rows_at(rising)[which] if len(rising) else rising
 
     def go_to(self, position: int) -> None:

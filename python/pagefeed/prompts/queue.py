@@ -144,7 +144,7 @@ class PromptQueue:
 
     def tiers(self) -> dict[str, tuple[int, ...]]:
         """Return how many prompts have no score, and are in each tier, by dataset."""
-        return {name: places.scores.counts for name, places in self._places.items()}
+        return {name: tuple(p.scores.counts) for name, p in self._places.items()}
 
     # Taking.
 

@@ -28,7 +28,7 @@ def test_a_score_at_an_edge_lies_above_it(smoothing):
         for _ in range(3):
             for right in range(answers + 1):
                 scores.add(right, sum([1.0] * right) / answers)
-        assert scores.counts == (0, *[1] * (answers - 1), 2)
+        assert scores.counts == [0, *[1] * (answers - 1), 2]
 
 
 def test_scores_move_prompts_between_tiers(math):
