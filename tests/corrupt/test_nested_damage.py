@@ -1,0 +1,72 @@
+"""Damaged pages of texts, floats and nested lists: what pyarrow reads, or refused."""
+
+import io
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import pagefeed
+from pagefeed.errors import PagefeedError
+
+TURN = pa.struct([("a", pa.string()), ("b", pa.float32())])
+TEXTS = [["ab", "abc"], None, [], ["abcd", None, "x"], ["abcd"]] * 4
+KINDS: dict[str, tuple[pa.DataType, list[Any], str | None]] = {
+    "texts": (pa.list_(pa.string()), TEXTS, "DELTA_BYTE_ARRAY"),
+    "text": (pa.string(), ["a", "ab", None, "abc", "b"] * 5, "DELTA_BYTE_ARRAY"),
+    "float": (pa.float64(), [0.5, None, 2.0] * 7, "BYTE_STREAM_SPLIT"),
+    "deep": (pa.list_(pa.list_(pa.float32())), [[[1.5], []], None, [[2.0]]] * 6, None),
+    "turns": (
+        *(pa.list_(TURN), [[{"a": "x", "b": 1.0}], [None, {"a": None}], []] * 6),
+        None,
+    ),
+}
+
+
+def shown(path: Path) -> str:
+    """What pyarrow reads; empty if it refuses, or makes an array that cannot be."""
+    try:
+        column = pq.read_table(path)["x"]
+        column.validate(full=True)
+        return repr(column.to_pylist())
+    except (pa.ArrowException, OSError, ValueError):
+        return ""
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_damaged_pages_hold_no_other_rows(tmp_path: Path, kind: str):
+    data_type, rows, encoding = KINDS[kind]
+    leaf = "x.list.element" if kind == "texts" else "x"
+    encodings = {"column_encoding": {leaf: encoding}} if encoding else {}
+    table = pa.table({"x": pa.array(rows, data_type)})
+    pq.write_table(
+        table,
+        written := io.BytesIO(),
+        use_dictionary=False,
+        compression="none",
+        data_page_size=64,
+        write_batch_size=8,
+        **encodings,
+    )
+    sound, end = written.getvalue(), len(written.getvalue())
+    end -= 8 + int.from_bytes(sound[-8:-4], "little")
+    draw, path, outcomes = random.Random(kind), tmp_path / "a.parquet", set()
+    for _ in range(60):
+        at = draw.randrange(4, end)
+        damaged = sound[at] ^ 1 << draw.randrange(8)
+        path.write_bytes(sound[:at] + bytes([damaged]) + sound[at + 1 :])
+        try:
+            index = pagefeed.PageIndex.build(path, column="x")
+            pages = [pa.array(index.read_page(page)) for page in range(len(index))]
+        except PagefeedError:
+            outcomes.add("refused")
+            continue
+        # What pyarrow refuses may be read as if nothing were damaged.
+        expected = shown(path) or repr(table["x"].to_pylist())
+        read = repr([value for page in pages for value in page.to_pylist()])
+        assert read == expected, f"byte {at} is {damaged}"
+        outcomes.add("equal")
+    assert outcomes == {"refused", "equal"}
