@@ -35,9 +35,7 @@ def seconds(work: Callable[[], object], repeats: int = 5) -> float:
     return statistics.median(taken)
 
 
-def make_order(
-    blocks: Blocks, shuffle: Shuffle, window: int = WINDOW, cache_dir: str | None = None
-) -> EpochOrder:
+def make_order(blocks: Blocks, shuffle: Shuffle, window: int = WINDOW) -> EpochOrder:
     """One epoch of some blocks."""
     order = EpochOrder(
         blocks,
@@ -47,8 +45,6 @@ def make_order(
         shuffle=shuffle,
         num_lanes=1 if shuffle.block is None else NUM_LANES,
         window=window,
-        fingerprint="bench",
-        cache_dir=cache_dir,
     )
     for _ in order.begin():
         pass
@@ -117,7 +113,7 @@ def anonymous_memory() -> int:
 
 
 def bench_many_blocks(num_blocks: int, folder: Path) -> None:
-    """A pass over blocks of random sizes, mapped from disk; sums shared; memory."""
+    """A pass over blocks of random sizes, mapped from disk; memory."""
     path = folder / "first_unit.i64"
     rng = np.random.default_rng(0)
     total = 0
@@ -131,7 +127,7 @@ def bench_many_blocks(num_blocks: int, folder: Path) -> None:
     before = anonymous_memory()
     shuffle = Shuffle()
     start = time.thread_time()
-    order = make_order(blocks, shuffle, cache_dir=str(folder))
+    order = make_order(blocks, shuffle)
     taken = time.thread_time() - start
     print(
         f"{num_blocks:.1e} blocks, {total:.1e} units: pass {taken:.2f} s, "
@@ -139,11 +135,8 @@ def bench_many_blocks(num_blocks: int, folder: Path) -> None:
     )
     bench_units("  their units", order, 400_000)
     held = (anonymous_memory() - before) / (1 << 20)
-    [sums] = folder.glob("*.starts/numbers")
-    print(f"  memory held {held:.1f} MiB; shared sums {sums.stat().st_size >> 10} KiB")
-    bench_resume(
-        "sums shared", lambda: make_order(blocks, shuffle, cache_dir=str(folder))
-    )
+    print(f"  memory held {held:.1f} MiB")
+    bench_resume("sums made", lambda: make_order(blocks, shuffle))
 
 
 def main() -> None:

@@ -289,8 +289,6 @@ def test_order_refuses_settings():
         make_order(blocks, window=-1)
     with pytest.raises(InvalidArgumentError, match="below 2\\*\\*62"):
         make_order(ExplicitBlocks([0, 1 << 61]), shuffle=Shuffle(passes=2))
-    with pytest.raises(InvalidArgumentError, match="needs the fingerprint"):
-        make_order(blocks, cache_dir="sums")
 
 
 @pytest.mark.parametrize("window", [0, 700, 5000])

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
-from functools import partial
-from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -20,7 +18,6 @@ from pagefeed.core.order.lanes import Lanes
 from pagefeed.core.order.lists import SingleList, make_list
 from pagefeed.core.order.permutation import checked_indices
 from pagefeed.core.order.shuffle import MAX_DELAY, Shuffle
-from pagefeed.core.order.starts import shared_sums
 from pagefeed.core.order.window import DelayWindow
 from pagefeed.core.sequences import Blocks, JoinedIndex
 from pagefeed.errors import InvalidArgumentError
@@ -125,9 +122,6 @@ class EpochOrder(Ordered):
         num_lanes: V, see :func:`~pagefeed.core.order.choose_num_lanes`.
         window: D, the longest delay inside a lane in units, see :meth:`Shuffle.delay`;
             0 or 1 delays nothing, as do shuffles without a window.
-        fingerprint: Fingerprint of the dataset and of how it is cut into units.
-        cache_dir: Folder shared by the processes of a node, for the sums over blocks;
-            needs ``fingerprint``. None: every process makes its own.
         most_held: Most units that reading ahead may keep in memory, of 8 bytes each.
 
     Raises:
@@ -156,8 +150,6 @@ class EpochOrder(Ordered):
         shuffle: Shuffle,
         num_lanes: int,
         window: int,
-        fingerprint: str = "",
-        cache_dir: str | Path | None = None,
         most_held: int = MOST_HELD,
     ) -> None:
         if not 0 <= window <= MAX_DELAY:
@@ -170,19 +162,9 @@ class EpochOrder(Ordered):
                 f"{blocks.num_sequences} units in {shuffle.passes} passes are too "
                 "many: their product must be below 2**62"
             )
-        if cache_dir is not None and not fingerprint:
-            raise InvalidArgumentError(
-                "cache_dir needs the fingerprint of the dataset: without it two "
-                "datasets could take each other's sums"
-            )
         key = derive_key(seed, epoch, name)
-        folder = None if cache_dir is None else Path(cache_dir)
-        self._sequence = sequence = make_list(
-            blocks,
-            shuffle,
-            derive_key(key, "sequence"),
-            sums=partial(shared_sums, fingerprint=fingerprint, folder=folder),
-        )
+        sequence = make_list(blocks, shuffle, derive_key(key, "sequence"))
+        self._sequence = sequence
         self.lanes = Lanes(num_units=blocks.num_sequences, num_lanes=num_lanes)
         delay = max(window, 1) if shuffle.delayed else 1
         # Without a window or blocks every position is found on its own.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from functools import partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -12,7 +11,7 @@ from pagefeed.core._base import Int64Array, UInt64Array
 from pagefeed.core.order.keys import derive_key, expand_key, hash64
 from pagefeed.core.order.permutation import Permutation, PermutationFamily
 from pagefeed.core.order.shuffle import Shuffle
-from pagefeed.core.order.starts import ItemOrder, Items, Starts, Sums, shared_sums
+from pagefeed.core.order.starts import ItemOrder, Items, Starts
 from pagefeed.core.sequences import Blocks
 
 
@@ -89,8 +88,6 @@ class BlockList(UnitList):
         blocks: The blocks.
         passes: Number of shares into which the units of a block are divided.
         key: Key of this epoch's order.
-        sums: Function that makes the sums over blocks, or maps those of another
-            process.
     """
 
     def __init__(
@@ -98,13 +95,11 @@ class BlockList(UnitList):
         blocks: Blocks,
         passes: int,
         key: bytes,
-        *,
-        sums: Sums,
     ) -> None:
         self._blocks = blocks
         self._passes = passes
         self._order = ItemOrder(blocks, passes, key)
-        self._starts = Starts(self._order, partial(sums, self._order, key))
+        self._starts = Starts(self._order)
         self._inside = PermutationFamily(derive_key(key, "inside"))
         inside_key = expand_key(derive_key(key, "inside blocks"), 2)
         self._inside_key = (inside_key[0], inside_key[1])
@@ -184,8 +179,6 @@ def make_list(
     blocks: Blocks,
     shuffle: Shuffle,
     key: bytes,
-    *,
-    sums: Sums = shared_sums,
 ) -> UnitList:
     """Build the sequence a shuffle asks for."""
     if not shuffle.permuted or blocks.num_sequences == 0:
@@ -193,4 +186,4 @@ def make_list(
     if not shuffle.in_blocks:
         permutation = Permutation(blocks.num_sequences, key)
         return SingleList(blocks.num_sequences, permutation)
-    return BlockList(blocks, shuffle.passes, key, sums=sums)
+    return BlockList(blocks, shuffle.passes, key)

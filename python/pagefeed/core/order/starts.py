@@ -9,28 +9,16 @@ is the sum of the sizes of all items before it.
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
-from pagefeed.core._base import (
-    ArrayWriter,
-    Int64Array,
-    UInt64Array,
-    find_arrays,
-    joined_ranges,
-    logger,
-    remove_arrays,
-)
+from pagefeed.core._base import Int64Array, UInt64Array, joined_ranges
 from pagefeed.core.order.keys import derive_key, expand_key, hash64
 from pagefeed.core.order.permutation import PermutationFamily, num_rounds
 from pagefeed.core.sequences import Blocks
-from pagefeed.errors import FileAccessError, InternalError
+from pagefeed.errors import InternalError
 
 
 class Items(NamedTuple):
@@ -98,11 +86,6 @@ class ItemOrder:
 STEP = 64  # items between two kept sums: a megabyte for 8 million blocks
 PIECE = 1 << 14  # items at a time: a millisecond or two
 
-Sums: TypeAlias = Callable[[ItemOrder, bytes], Iterator[Int64Array | None]]
-"""Begins to make the sums over items, by the key of their order."""
-
-STALE_SECONDS = 7 * 24 * 3600  # without use, after which shared sums are removed
-
 
 class Cover(NamedTuple):
     """Items that cover ranges of units; the outermost ones may exceed the range."""
@@ -121,17 +104,11 @@ class Starts:
 
     Args:
         order: The items.
-        sums: Returns an iterator that adds up the sizes of items. It yields None after
-            each step of work. Last, it yields the start of every 64th item and the
-            number of units: int64.
     """
 
-    def __init__(
-        self, order: ItemOrder, sums: Callable[[], Iterator[Int64Array | None]]
-    ) -> None:
+    def __init__(self, order: ItemOrder) -> None:
         self._order = order
-        self._sums = sums
-        self._steps = sums()
+        self._steps = sum_sizes(order)
         self._made: Int64Array | None = None
 
     def prepare(self) -> Iterator[None]:
@@ -145,7 +122,7 @@ class Starts:
         try:
             self._made = next(self._steps)
         except StopIteration:
-            self._steps = self._sums()
+            self._steps = sum_sizes(self._order)
 
     @property
     def _kept(self) -> Int64Array:
@@ -191,9 +168,7 @@ class Starts:
             at = int(wrong[0])
             raise InternalError(
                 f"items {begin[at]} to {end[at]} end at unit {ends[behind[at] - 1]}, "
-                f"the sums kept say {self._kept[last[at]]}: the blocks changed, or "
-                "another order's sums were taken; delete the order-*.starts folders "
-                "of the cache folder"
+                f"the sums kept say {self._kept[last[at]]}: the blocks changed"
             )
         return items, ends - sizes, ends
 
@@ -233,58 +208,3 @@ def sum_sizes(order: ItemOrder) -> Iterator[Int64Array | None]:
         np.add.at(sums, order.numbers(block, share) // STEP + 1, sizes)
         yield None
     yield np.cumsum(sums)
-
-
-def shared_sums(
-    order: ItemOrder, key: bytes, fingerprint: str = "", folder: Path | None = None
-) -> Iterator[Int64Array | None]:
-    """Map the sums that another process of the node stored, or make and store them.
-
-    Sums that take a single step are not stored.
-
-    Args:
-        order: The items.
-        key: Key of this epoch's order.
-        fingerprint: Fingerprint of the blocks, as two datasets may have equal keys.
-        folder: Folder for the sums; None keeps them in this process.
-
-    Yields:
-        What :func:`sum_sizes` does.
-    """
-    if folder is None or len(order) <= PIECE:
-        yield from sum_sizes(order)
-        return
-    shape = f"{order.blocks.num_sequences}/{len(order.blocks)}/{order.passes}/{STEP}"
-    name = derive_key(key, "starts", fingerprint, shape).hex()
-    path = folder / f"order-{name[:32]}.starts"
-    stored = find_arrays(str(folder), path.name, name)
-    if stored is not None:
-        logger.debug("the sums of an epoch are found: %s", path)
-        with suppress(OSError):
-            os.utime(path)  # It is in use: see `_remove_stale`.
-        yield stored["sums"]
-        return
-    logger.debug("the sums of an epoch are made: %s", path)
-    for sums in sum_sizes(order):
-        if sums is not None:
-            try:
-                with ArrayWriter(path, name, durable=False) as writer:
-                    writer.append("sums", sums)
-            except FileAccessError as error:  # Doing without is no failure.
-                logger.info("the sums of an epoch are not shared: %s", error)
-            _remove_stale(folder)
-        yield sums
-
-
-def _remove_stale(folder: Path) -> None:
-    """Remove stored sums, of any dataset, that were not used for a week.
-
-    Every epoch stores its own sums. An epoch that takes longer than a week has read its
-    sums already, and a resume makes them again.
-    """
-    oldest = time.time() - STALE_SECONDS
-    with suppress(OSError):
-        for entry in folder.glob("order-*.starts*"):  # Drafts of dead processes, too.
-            with suppress(OSError):  # Others may be removing it.
-                if entry.stat().st_mtime < oldest:
-                    remove_arrays(str(entry))

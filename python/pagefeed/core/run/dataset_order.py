@@ -179,8 +179,6 @@ class DatasetOrder:
             shuffle=self.shuffle,
             num_lanes=num_lanes,
             window=self.window(num_lanes),
-            fingerprint=f"{self.dataset.fingerprint} {self.run.sequences.identity}",
-            cache_dir=self.dataset.index.cache_dir,
             most_held=self.run.memory // len(self.run.datasets) // 8,
         )
         is_small = SmallOrder.is_enough(self._blocks, self.shuffle)
