@@ -78,7 +78,7 @@ def environment(options: Mapping[str, str]) -> dict[str, str]:
     """
     names = {name: f"AWS_{name.removeprefix('aws_').upper()}" for name in options}
     given = {names[name]: options[name] for name in options}
-    around = dict(os.environ)
+    around = {n: value for n, value in os.environ.items() if value}
     if not given.keys().isdisjoint((*_KEYS, *_OTHER_SOURCES)):
         around = {name: around[name] for name in around if name not in _KEYS}
     return around | {n: value for n, value in given.items() if n not in _ENDPOINTS}
