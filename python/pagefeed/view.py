@@ -83,7 +83,7 @@ class SequenceView:
         check_sequences(sequences)
         self.dataset = dataset
         self.sequences = sequences
-        self.memory = resolve_memory(memory, stacklevel=5)
+        self.memory = resolve_memory(memory)
         self.format = format
         self.dtype = parse_dtype(dtype)
         self.padding = check_padding(padding, self.dtype, sequences)

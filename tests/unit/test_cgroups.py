@@ -105,12 +105,12 @@ def test_memory_beyond_the_limit_is_warned_of_by_name(monkeypatch):
     file = Path("/sys/fs/cgroup/memory.max")
     monkeypatch.setattr("pagefeed.core.ranks.memory_limit", lambda: (1 << 30, file))
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    assert resolve_memory("512MiB", stacklevel=2) == 1 << 29
+    assert resolve_memory("512MiB") == 1 << 29
     with pytest.warns(
         PagefeedWarning,
         match="memory='513MiB' on each of 2 ranks .*1.0 GiB of .*memory.max",
     ):
-        resolve_memory("513MiB", stacklevel=2)
+        resolve_memory("513MiB")
 
 
 def test_a_real_group():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
@@ -12,7 +11,7 @@ import numpy.typing as npt
 
 from pagefeed import _core
 from pagefeed.aligned.aligned import AlignedColumn
-from pagefeed.core._base import IGNORED, require
+from pagefeed.core._base import IGNORED, require, warn_user
 from pagefeed.core.batches import Batch, ColumnsBeside, Fields
 from pagefeed.core.dataset import Dataset
 from pagefeed.core.sequences import SequenceLayout
@@ -149,12 +148,11 @@ class AlignedColumns(ColumnsBeside):
         if layout.eos is None or layout.learn_eos is not None:
             return
         if not all(data.labels_end(layout.eos) for data in datasets):
-            warnings.warn(
+            warn_user(
                 f"the labels of eos={layout.eos} after each row are padding, so that "
                 "no model learns to write it: give learn_eos=True, or learn_eos=False "
                 "where rows end with a token that says so",
                 LabelWarning,
-                stacklevel=2,
             )
 
     def settings(self, fields: Fields, layout: SequenceLayout) -> _core.BesideConfig:

@@ -5,11 +5,11 @@ Docs show the table, see docs/reference/options.md, and a test tries every entry
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, NamedTuple
 
+from pagefeed.core._base import warn_user
 from pagefeed.core.batches import Fields, LoaderSettings
 from pagefeed.core.order import FINAL_KINDS
 from pagefeed.core.sequences import Packed, TokenCut, Windows
@@ -203,7 +203,7 @@ def check_options(settings: LoaderSettings) -> None:
     _check_parts(settings)
     _check_fleet(settings)
     tokenizer = _tokenizer_of_texts(settings)
-    warn_of_texts(tokenizer, settings.sequences, settings.fields, stacklevel=6)
+    warn_of_texts(tokenizer, settings.sequences, settings.fields)
 
 
 def _check_fleet(settings: LoaderSettings) -> None:
@@ -247,7 +247,7 @@ def _asked(option: Option, settings: LoaderSettings) -> str:
     return option.name if value is None or len(shown) > 80 else shown
 
 
-def warn_of_texts(tokenizer: Any, cut: Any, fields: Fields, *, stacklevel: int) -> None:
+def warn_of_texts(tokenizer: Any, cut: Any, fields: Fields) -> None:
     """Warn of texts that are joined without a separator, or whose end has no label.
 
     Args:
@@ -255,26 +255,23 @@ def warn_of_texts(tokenizer: Any, cut: Any, fields: Fields, *, stacklevel: int) 
             tokens may already end with a separator.
         cut: How the texts are cut.
         fields: The fields of batches.
-        stacklevel: Stack level of the warning, counted from this function.
     """
     if tokenizer is None or not isinstance(cut, TokenCut) or cut.eos is not None:
         return
     if isinstance(cut, Windows) and cut.bos is None and tokenizer.eos is not None:
-        warnings.warn(
+        warn_user(
             f"{cut!r} joins documents without a separator, and the tokenizer "
             f"{tokenizer.name!r} has one: give Windows({cut.length}, "
             f"eos={tokenizer.eos})",
             PagefeedWarning,
-            stacklevel=stacklevel,
         )
     has_labels = not {"labels", "loss_mask"}.isdisjoint(fields.names)
     if cut.bos is not None and has_labels and not fields.across_documents:
-        warnings.warn(
+        warn_user(
             f"no label of {cut!r} says where a document ends: bos begins the next one "
             "and carries no loss. Give eos=, or fields=pagefeed.Fields(names="
             f"{fields.names!r}, across_documents=True), where bos is the last label",
             PagefeedWarning,
-            stacklevel=stacklevel,
         )
 
 

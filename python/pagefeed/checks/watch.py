@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 
+from pagefeed.core._base import warn_user
 from pagefeed.core.batches import LoaderSettings
 from pagefeed.core.run import Route, Run
 from pagefeed.core.sequences import JoinedIndex
@@ -68,36 +68,33 @@ class Watch:
         """
         if self._looks_at_end and route.end is None:
             self._looks_at_end = False
-            warnings.warn(
+            warn_user(
                 "this mixture never ends, and so a loop over it does not either: give "
                 "pagefeed.mix a stop, max_steps or max_tokens; or give the Loader "
                 "epochs=None if an endless loop is what you want",
                 PagefeedWarning,
-                stacklevel=6,
             )
         if self._looks_at_balance and accumulated < LEAST_ACCUMULATED:
             self._looks_at_balance = False
-            warnings.warn(
+            warn_user(
                 "balance= with one sequence a rank makes all sequences of a step about "
                 "as long, and steps unlike. Frameworks tell the loader how many steps' "
                 f"gradients they accumulate, here {accumulated}: accumulate four or "
                 "more, give batch_size=4 or more, or leave balance out. A loop of your "
                 "own that accumulates may ignore pagefeed.errors.BalanceWarning",
                 BalanceWarning,
-                stacklevel=6,
             )
         if not self._looks_at_padding:
             return
         self._looks_at_padding = False
         share = _padding_share(self._run.index, route)
         if share >= LEAST_SHARE:
-            warnings.warn(
+            warn_user(
                 f"{share:.1%} of the tokens of an epoch are padding, and no field "
                 "marks it: a loss over input_ids alone learns it. Leave fields= out, "
                 "or add 'labels', 'loss_mask', 'attention_mask' or 'document_ids'. "
                 "Windows with tail='drop' and join='dataset' have no padding",
                 PaddingWarning,
-                stacklevel=6,
             )
 
     def look(self, stats: Mapping[str, float]) -> None:
@@ -105,13 +102,12 @@ class Watch:
         again, loads = stats["pages_reloaded"], stats["pages_loaded"]
         if self._looks_at_reloads and again >= max(MIN_RELOADS, RELOAD_SHARE * loads):
             self._looks_at_reloads = False
-            warnings.warn(
+            warn_user(
                 f"{again:.0f} of {loads:.0f} reads of pages so far were of pages given "
                 f"up for lack of memory: memory={self._memory} bytes is too little for "
                 "this order; give more, or shuffle with a smaller window (`pagefeed "
                 "plan` says how much is needed, and how often pages are read)",
                 ReloadWarning,
-                stacklevel=5,
             )
 
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar, overload
 
-from pagefeed.core._base import Facts, check_whole, format_bytes, html_of, text_of
+from pagefeed.core._base import (
+    Facts,
+    check_whole,
+    format_bytes,
+    html_of,
+    text_of,
+    warn_user,
+)
 from pagefeed.core.batches import AnyView, Batch, Fields, Format
 from pagefeed.core.order import Shuffle
 from pagefeed.core.sequences import Cut
@@ -174,7 +180,7 @@ class AnyLoader:
             self._session.check_state()
         except InvalidArgumentError as error:
             told = f"metrics() knows nothing: {error}"
-            warnings.warn(told, PositionWarning, stacklevel=2)
+            warn_user(told, PositionWarning)
             return dict.fromkeys(numbers, math.nan)
         return numbers
 

@@ -184,7 +184,7 @@ class Loader(AnyLoader):
             context_parallel=None
             if context_parallel is None
             else wiring.parse_context_parallel(context_parallel),
-            memory=resolve_memory(memory, stacklevel=5),
+            memory=resolve_memory(memory),
             format=format,
             dtype=token_dtype,
             padding=padding,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 
 from pagefeed.core._base import (
     check_positive,
@@ -13,6 +12,7 @@ from pagefeed.core._base import (
     memory_limit,
     num_processors,
     parse_bytes,
+    warn_user,
 )
 from pagefeed.errors import InvalidArgumentError, PagefeedWarning
 
@@ -78,7 +78,7 @@ def resolve_threads(num_threads: int | None) -> int:
     return max(1, num_processors() // _local_ranks())
 
 
-def resolve_memory(memory: int | str, *, stacklevel: int) -> int:
+def resolve_memory(memory: int | str) -> int:
     """Return a number of bytes; warn if the container cannot hold them on all ranks.
 
     Raises:
@@ -91,12 +91,11 @@ def resolve_memory(memory: int | str, *, stacklevel: int) -> int:
     )
     if limit is not None and size * ranks > limit[0]:
         each = f" on each of {ranks} ranks" if ranks > 1 else ""
-        warnings.warn(
+        warn_user(
             f"memory={memory!r}{each} is more than the {format_bytes(limit[0])} of "
             f"{limit[1]}: the system ends processes that use more; give a smaller "
             "memory=",
             PagefeedWarning,
-            stacklevel=stacklevel,
         )
     return size
 

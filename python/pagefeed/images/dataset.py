@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, NoReturn, cast
@@ -10,7 +9,7 @@ from typing import Any, Literal, NoReturn, cast
 import numpy as np
 
 from pagefeed.contract import PageIndex
-from pagefeed.core._base import check_choice, check_column, check_positive
+from pagefeed.core._base import check_choice, check_column, check_positive, warn_user
 from pagefeed.documents import Decode
 from pagefeed.errors import InvalidArgumentError, PagefeedWarning
 from pagefeed.images.feed import ImageFeed
@@ -189,15 +188,14 @@ def _without_bad_rows(
         message = long_rows(data.numbers, len(too_long), row, most)
         if not drops_long:
             raise InvalidArgumentError(f"{message}: long='drop' leaves them out")
-        warnings.warn(f"{message}: they are left out", PagefeedWarning, stacklevel=4)
+        warn_user(f"{message}: they are left out", PagefeedWarning)
     if data.drops and len(broken := by_length[0]):
         rows = broken.spans.rows_of_index(np.arange(len(broken)))
         data.numbers.check(rows, drops=True)
-        warnings.warn(
+        warn_user(
             f"{len(broken):,} of {len(data):,} rows are left out: they have broken "
             "images, more or fewer images than placeholders, or no tokens",
             PagefeedWarning,
-            stacklevel=4,
         )
     return by_length[1] if data.drops else by_length[0]
 

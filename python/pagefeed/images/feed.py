@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
@@ -19,7 +18,7 @@ from pagefeed.contract import (
     Run,
     Sequences,
 )
-from pagefeed.core._base import Int64Array, format_bytes
+from pagefeed.core._base import Int64Array, format_bytes, warn_user
 from pagefeed.core.batches import ProcessEngine, make_converter
 from pagefeed.core.sequences import Segments
 from pagefeed.documents import AheadEngine
@@ -176,12 +175,11 @@ class ImageFeed(Feed):
         engine = cast("Any", self.engine())
         if promised and measured > engine.scale * promised:
             if engine.scale == 1:
-                warnings.warn(
+                warn_user(
                     f"decode returned {format_bytes(measured)} for the images of a "
                     f"step, and decoded_bytes {format_bytes(promised)}: the loader "
                     "exceeds memory= unless with_images(decoded_bytes=) says as much",
                     PagefeedWarning,
-                    stacklevel=2,
                 )
             engine.scale = measured / promised
 

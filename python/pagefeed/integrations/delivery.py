@@ -9,11 +9,10 @@ loaded into the loader, and ``start="here"``.
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
-from pagefeed.core._base import check_choice, check_flag, logger
+from pagefeed.core._base import check_choice, check_flag, logger, warn_user
 from pagefeed.core.any_loader import AnyLoader
 from pagefeed.core.batches import Batch
 from pagefeed.core.loader import Loader
@@ -203,12 +202,11 @@ class Delivery:
 
     def go_to(self, epoch: int, step: int) -> None:
         """Go to a step as a checkpoint without a position counts it, with a warning."""
-        warnings.warn(
+        warn_user(
             "the checkpoint has no position of a loader: training continues as if all "
             f"its steps had been this loader's, at epoch {epoch}, step {step}. If they "
             "were of other data, begin a new run from the model alone",
             PositionWarning,
-            stacklevel=3,
         )
         self.loader.set_epoch(epoch)
         self.loader.seek(step)

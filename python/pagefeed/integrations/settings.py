@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NamedTuple
 
+from pagefeed.core._base import warn_user
 from pagefeed.errors import PagefeedWarning
 
 
@@ -42,9 +42,8 @@ def warn_of_settings(args: Any) -> None:
     for name, (usual, instead) in DECIDED.items():
         value = getattr(args, name, usual)
         if value != usual:
-            warnings.warn(
+            warn_user(
                 f"{name}={value!r} has no effect: what decides is "
                 f"{instead.replace('`', '')}",
                 PagefeedWarning,
-                stacklevel=3,
             )

@@ -6,7 +6,6 @@ import csv
 import math
 import os
 import statistics
-import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -14,6 +13,7 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, Literal, TypeAlias
 
+from pagefeed.core._base import warn_user
 from pagefeed.core.loader import Loader
 from pagefeed.errors import InvalidArgumentError, LossWarning
 from pagefeed.remote import output_folder
@@ -99,11 +99,10 @@ class Spikes:
         rows.writerows(map(asdict, table))
         self._folder.write(name, "".join(lines).encode())
         worst = table[0]
-        warnings.warn(
+        warn_user(
             f"the loss rose at step {step} of epoch {loader.epoch}: {worst.share:.0%} "
             f"of this batch's is of row {worst.file_row} of {worst.file}, and "
             f"{self._folder.path_of(name)} has all rows. To leave the step out, load a "
             f"checkpoint before it and call loader.skip([{step}])",
             LossWarning,
-            stacklevel=2,
         )

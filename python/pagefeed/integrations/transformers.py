@@ -6,12 +6,11 @@ nothing that was consumed.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Literal
 
-from pagefeed.core._base import check_flag
+from pagefeed.core._base import check_flag, warn_user
 from pagefeed.core.run import Grown
 from pagefeed.errors import (
     InvalidArgumentError,
@@ -228,12 +227,11 @@ class _Evaluations:
         prefix = settings.get("metric_key_prefix", "eval")
         losses = means.result()
         if not losses:
-            warnings.warn(
+            warn_user(
                 f"there is no {prefix}_loss: the model was given no labels. "
                 "Where the model's forward does not name them, say so: "
                 "TrainingArguments(label_names=['labels'])",
                 LossWarning,
-                stacklevel=2,
             )
         named = {f"{prefix}_{name}": loss for name, loss in losses.items()}
         output.metrics.update(named)

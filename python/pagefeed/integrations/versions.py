@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import warnings
 from importlib import metadata
 
+from pagefeed.core._base import warn_user
 from pagefeed.errors import PagefeedWarning
 
 __all__ = ["TESTED", "warn_of_newer"]
@@ -35,11 +35,10 @@ def warn_of_newer(framework: str) -> None:
         return
     tested = TESTED[framework]
     if _numbers(found) > _numbers(tested):
-        warnings.warn(
+        warn_user(
             f"{framework} {found} is newer than {tested}, the newest that this release "
             "of pagefeed was tested with; if it behaves oddly, try the tested one",
             PagefeedWarning,
-            stacklevel=3,
         )
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 import sys
-import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress, product
 from typing import Any, TypeAlias
 
-from pagefeed.core._base import require, some_of
+from pagefeed.core._base import require, some_of, warn_user
 from pagefeed.errors import InvalidArgumentError, RankWarning
 from pagefeed.launch.frameworks import Ranks
 
@@ -152,13 +151,12 @@ def _say_unproven(ranks: list[Ranks], groups: list[str]) -> None:
         return
     shared = "has one process" if peers == 1 else f"is shared by {peers} processes"
     also = f", and groups {', '.join(groups)}" if groups else ""
-    warnings.warn(
+    warn_user(
         f"check_ranks() saw all {ranks[0].world_size} data-parallel ranks, and each "
         f"{shared}{also}. It could not prove that exactly the processes that need "
         "the same batches share a rank: name their group, as in "
         "check_ranks(same=mesh['tp'].get_group())",
         RankWarning,
-        stacklevel=5,
     )
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 import sys
-import warnings
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pagefeed.core._base import require
+from pagefeed.core._base import require, warn_user
 from pagefeed.errors import InvalidArgumentError, PositionWarning
 
 __all__ = [
@@ -193,13 +192,12 @@ def warn_of_accelerator() -> bool:
     state = sys.modules.get("accelerate.state")
     if state is None or not state.is_initialized():
         return False
-    warnings.warn(
+    warn_user(
         "an Accelerator is active, and does not know this loader: save_state does not "
         "save its position, and gradients that accumulate are not synchronised at the "
         "end of an epoch. Iterate over what pagefeed.integrations.accelerate.prepare("
         "accelerator, loader) returns, or attach the loader to its trainer: "
         "pagefeed.integrations.transformers.attach(trainer, loader)",
         PositionWarning,
-        stacklevel=3,
     )
     return True

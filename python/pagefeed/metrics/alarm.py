@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 
-from pagefeed.core._base import check_callable, check_number, check_positive
+from pagefeed.core._base import check_callable, check_number, check_positive, warn_user
 from pagefeed.errors import WaitWarning
 
 
 def _warn(fraction: float) -> None:
-    warnings.warn(
+    warn_user(
         f"training waits for data {fraction:.0%} of the time: give the loader more "
         "num_threads or memory, or a faster disk; `pagefeed plan` says what it reads",
         WaitWarning,
-        stacklevel=4,
     )
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from pagefeed.core._base import check_whole
+from pagefeed.core._base import check_whole, warn_user
 from pagefeed.errors import InvalidArgumentError, LossWarning
 from pagefeed.mixture import check_weights
 
@@ -157,10 +156,9 @@ def usable_losses(
     """Return the finite losses, and warn of others."""
     finite = {name: loss for name, loss in losses.items() if abs(loss) <= LARGEST_LOSS}
     for name in losses.keys() - finite.keys() if warns else ():
-        warnings.warn(
+        warn_user(
             f"step {step}: the loss of {name!r} is {losses[name]}, and is left out of "
             "this update of weights",
             LossWarning,
-            stacklevel=2,
         )
     return finite

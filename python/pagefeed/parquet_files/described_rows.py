@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 from pagefeed import _core
-from pagefeed.core._base import Facts, is_made
+from pagefeed.core._base import Facts, is_made, warn_user
 from pagefeed.core.dataset import (
     FolderColumn,
     IndexRecipe,
@@ -99,12 +98,11 @@ class DescribedRecipe(IndexRecipe):
         if self._written is not None:
             return part_of(self, self._written.core)
         if self.shared is not None:
-            warnings.warn(
+            warn_user(
                 f"{self.shared.path} has no index of {self.column!r}: the "
                 f"footers of {len(self.files)} files are read; write it with `pagefeed "
                 f"index --column {self.column} --output`",
                 IndexWarning,
-                stacklevel=2,
             )
         return IndexRecipe.build(self, num_threads, advance)
 

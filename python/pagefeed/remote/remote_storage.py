@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pagefeed import _core
-from pagefeed.core._base import require
+from pagefeed.core._base import require, warn_user
 from pagefeed.core.storage import (
     MANIFEST,
     PARQUET,
@@ -238,11 +237,10 @@ class RemoteStorage(Storage):
             elif url.endswith(f"/{MANIFEST}"):
                 ended.add(url.rpartition("/")[0])
         if skipped := self.counts()["names_skipped"] - before:
-            warnings.warn(
+            warn_user(
                 f"{path}: {skipped} names were left out, with //, /./, /../ or control "
                 "signs in them: no URL can name these; copy the objects to other names",
                 PagefeedWarning,
-                stacklevel=2,
             )
         for output in sorted(begun):
             check_finished(output, is_begun=True, is_ended=output in ended)

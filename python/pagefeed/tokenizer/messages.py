@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pagefeed.core._base import warn_user
 from pagefeed.errors import InvalidArgumentError, LabelWarning
 
 Message = dict[str, Any]
@@ -102,11 +102,10 @@ def with_joined_parts(chat: Chat) -> Chat:
             text = "".join(map(str, texts))
             message = {**message, "content": text}  # noqa: PLW2901
         messages.append(message)
-    warnings.warn(
+    warn_user(
         "the chat template takes texts, and the content of messages is a list of "
         "parts: their texts are joined",
         LabelWarning,
-        stacklevel=2,
     )
     return chat._replace(messages=messages)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.core._base import check_column, check_columns, require
+from pagefeed.core._base import check_column, check_columns, require, warn_user
 from pagefeed.errors import CorruptFileError, InvalidArgumentError, LabelWarning
 from pagefeed.tokenizer.chat import ChatTemplate
 from pagefeed.tokenizer.masks import TrainOn, check_parts
@@ -222,7 +221,7 @@ def check_learned(num_learned: int, num_chats: int, *, required: bool) -> None:
         "their labels are -100"
     )
     if num_learned or not required:
-        warnings.warn(problem, LabelWarning, stacklevel=2)
+        warn_user(problem, LabelWarning)
         return
     raise InvalidArgumentError(
         f"{problem}. Learned are messages of role 'assistant' and generation blocks of "

@@ -151,7 +151,7 @@ class TextLoader(AnyLoader):
             batch_size=check_positive(batch_size, "batch_size"),
             seed=check_whole(seed, "seed"),
             shuffle=parse_shuffle(shuffle, dataset),
-            memory=resolve_memory(memory, stacklevel=5),
+            memory=resolve_memory(memory),
             format=format,
             dtype=token_dtype,
             padding=padding,
@@ -164,7 +164,7 @@ class TextLoader(AnyLoader):
             world_size=world_size,
             num_threads=resolve_threads(num_threads),
         )
-        warn_of_texts(tokenizer, cut, fields, stacklevel=4)
+        warn_of_texts(tokenizer, cut, fields)
         self._session = TextView(settings)
 
     def load_state_dict(

@@ -134,20 +134,6 @@ def test_other_datasets_are_refused(stream):
             open_loader(dataset)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("sequences", "batch_size", "seed", "shuffle", "memory", "format", "dtype"),
-        *("padding", "vocab_size", "fields", "transform", "pin_memory", "epochs"),
-        *("rank", "world_size", "num_threads"),
-    ],
-)
-def test_misspelt_arguments_are_answered_with_the_name(stream, name):
-    given: Any = {name[:-2] + name[-1]: 1}
-    with pytest.raises(TypeError, match=f"[Dd]id you mean '{name}'"):
-        pf.TextLoader(stream, LETTERS, **given)
-
-
 def test_states_of_others_are_refused(folder, stream):
     states = []
     for rank in range(2):

@@ -64,6 +64,7 @@ from pagefeed.core._base.stored import (
     warn_of_folder,
     write_errors,
 )
+from pagefeed.core._base.warn import warn_user
 
 __all__ = [
     "FIELDS",
@@ -126,5 +127,6 @@ __all__ = [
     "text_of",
     "to_bfloat16",
     "warn_of_folder",
+    "warn_user",
     "write_errors",
 ]

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import tempfile
-import warnings
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,6 +22,7 @@ from pagefeed.core._base.arrays import Int64Array
 from pagefeed.core._base.late import logger
 from pagefeed.core._base.lease import UnusableError, check_owned, made_once
 from pagefeed.core._base.progress import in_order
+from pagefeed.core._base.warn import warn_user
 from pagefeed.errors import CacheWarning, FileAccessError
 
 
@@ -438,12 +438,11 @@ def warn_of_folder(folder: str, problem: Exception) -> None:
     if folder in _told:
         return
     _told.add(folder)
-    warnings.warn(
+    warn_user(
         f"the cache folder {folder} cannot be used: {problem}; every process makes "
         "its own index and selections, which takes memory and time. Give cache_dir, or "
         "$PAGEFEED_CACHE_DIR, a folder that can be written and has room",
         CacheWarning,
-        stacklevel=2,
     )
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.core._base import check_choice, check_flag, check_whole, require
+from pagefeed.core._base import (
+    check_choice,
+    check_flag,
+    check_whole,
+    require,
+    warn_user,
+)
 from pagefeed.core.sequences import Cut
 from pagefeed.errors import InvalidArgumentError, PagefeedWarning
 
@@ -102,10 +107,9 @@ def make_converter(format_name: str, *, pin_memory: bool) -> Converter:
     if not pin_memory:
         return convert
     if not torch.cuda.is_available():
-        warnings.warn(
+        warn_user(
             "pin_memory=True does nothing here: torch finds no CUDA device",
             PagefeedWarning,
-            stacklevel=3,
         )
         return convert
     return lambda array: convert(array).pin_memory()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
-from pagefeed.core._base import Facts
+from pagefeed.core._base import Facts, warn_user
 from pagefeed.core.batches.engines import Locked
 from pagefeed.core.batches.formats import Batch
 from pagefeed.core.wiring import check_ranks, make_meter
@@ -206,9 +205,8 @@ class BatchIterator(Iterator[Batch]):
 
 def warn_of_return(epoch: int, loaded: int) -> None:
     """Warn that ``set_epoch`` goes back to before the loaded state."""
-    warnings.warn(
+    warn_user(
         f"set_epoch({epoch}) goes back before the state that was loaded, of epoch "
         f"{loaded}: batches that were consumed are repeated",
         PositionWarning,
-        stacklevel=4,
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -25,6 +24,7 @@ from pagefeed.core._base import (
     made_once,
     num_processors,
     warn_of_folder,
+    warn_user,
 )
 from pagefeed.core.storage import (
     PathLike,
@@ -287,12 +287,11 @@ class IndexRecipe(Recipe):
             raise
         fetched = self.storage.counts().get("bytes_fetched", 0) - before
         if fetched > MUCH_OF_A_FILE * len(self.files):
-            warnings.warn(
+            warn_user(
                 f"index of {self.column!r}: {format_bytes(fetched)} were fetched, as "
                 "files without an offset index are indexed by their page headers; "
                 'page_index="row_group" reads footers alone, for shuffle="row_group"',
                 IndexWarning,
-                stacklevel=2,
             )
         return core
 
