@@ -68,7 +68,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # uv reads neither the system's certificates nor pip's index unless told to.
 export UV_SYSTEM_CERTS ?= 1
 $(HAVE_DEMO) $(HAVE_TEST) $(HAVE_DEV) $(HAVE_CORE) $(HAVE_QUICK) $(HAVE_WHEEL) $(HAVE_DOCS) \
-	$(HAVE_TRAINERS)/%.stamp $(HAVE_NEWEST)/%.stamp test-pythons constraints: export UV_DEFAULT_INDEX ?= \
+	$(HAVE_TRAINERS)/%.stamp $(HAVE_NEWEST)/%.stamp test-pythons test-aarch64 constraints: export UV_DEFAULT_INDEX ?= \
 	$(or $(PIP_INDEX_URL),$(shell $(TOOLS)/uv/bin/pip config get global.index-url 2>/dev/null))
 
 .PHONY: help
@@ -264,15 +264,24 @@ tutorials: $(HAVE_UV) $(HAVE_S3)  ## Run the tutorials and recipes where the bui
 	$(BIN)/python packaging/try_wheel.py dist/*_$$(uname -m).whl --tutorials
 	$(BIN)/python packaging/try_recipes.py dist/*_$$(uname -m).whl
 
-# Cross-built on x86-64, for Grace and Graviton; on such a host `make wheel` does it.
+# On x86-64, for Grace and Graviton; on such a host `make wheel` and `make test` do it.
+AARCH64 := target/aarch64
+CROSS = settings=$$($(BIN)/python packaging/cross_aarch64.py $(AARCH64)); \
+	PATH="$(CURDIR)/$(BIN):$$PATH" env $$settings
+FOR_AARCH64 = --locked --target aarch64-unknown-linux-gnu --target-dir $(CURDIR)/$(AARCH64)/cargo
+
 .PHONY: wheel-aarch64
-wheel-aarch64: wheel  ## The same for aarch64, tried under qemu (ARGS=--tests for tests)
-	rustup target add aarch64-unknown-linux-gnu
-	cd target/sdist && PATH="$(CURDIR)/$(BIN):$$PATH" $(CURDIR)/$(BIN)/maturin build \
-		--release --locked --zig --compatibility manylinux2014 \
-		--target aarch64-unknown-linux-gnu \
-		--target-dir $(CURDIR)/target --out $(CURDIR)/dist
-	$(BIN)/python packaging/try_aarch64.py dist/*_aarch64.whl target/aarch64 $(ARGS)
+wheel-aarch64: $(HAVE_WHEEL)  ## Build a wheel for aarch64 on x86-64 (PROFILE=quick for a first look)
+	rm -f dist/*_aarch64.whl
+	$(BIN)/python packaging/licences.py LICENSE-THIRD-PARTY
+	$(CROSS) maturin build $(FOR_AARCH64) --profile $(or $(PROFILE),release) --zig \
+		--compatibility manylinux2014 --interpreter python3.11 --out dist
+
+.PHONY: test-aarch64
+test-aarch64: wheel-aarch64  ## Try it under qemu, with tests (ARGS="tests/property -k order")
+	$(CROSS) cargo-zigbuild test --quiet $(FOR_AARCH64) $(PROFILE:%=--profile %) \
+		--package pagefeed-core --lib --tests
+	$(BIN)/python packaging/try_aarch64.py dist/*_aarch64.whl $(AARCH64) --tests $(ARGS)
 
 .PHONY: docs
 docs: $(HAVE_DOCS) $(HAVE_CORE)  ## Build the documentation in site/, strictly

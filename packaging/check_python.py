@@ -21,6 +21,7 @@ import platform
 import re
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -86,39 +87,55 @@ def settings(corpus: str) -> str:
     return digest(parts())
 
 
-def first(loader: pf.Loader) -> str:
+def first(batches: Iterable[Any]) -> str:
     """Return the digest of the first batches."""
-    return digest(itertools.islice(loader, 5))
+    return digest(itertools.islice(batches, 5))
 
 
-def send_first(loader: pf.Loader, connection: Any) -> None:
-    """Send it to the process that started this one."""
-    connection.send(first(loader))
+def send_first(loader: pf.Loader | bytes, connection: Any) -> None:
+    """Send it to the process that started this one, of a pickled loader too."""
+    given = pickle.loads(loader) if isinstance(loader, bytes) else loader  # noqa: S301
+    connection.send(first(given))
 
 
 def in_processes(make: Callable[[], pf.Loader]) -> None:
-    """Read in processes that are forked and spawned, by DataLoader where torch is."""
-    expected = first(make())
-    for method in ("fork", "spawn"):
+    """Read in two processes of each kind at a time, by DataLoader where torch is."""
+    begun = make()
+    batches = iter(begun)
+    next(batches)
+    # Pickled, a loader goes on where it was.
+    pickled = pickle.dumps(begun)
+    expected = [first(make()), first(pickle.loads(pickled))]  # noqa: S301
+    for method in multiprocessing.get_all_start_methods():
         context: Any = multiprocessing.get_context(method)
-        receiver, sender = context.Pipe()
-        process = context.Process(target=send_first, args=(make(), sender))
-        process.start()
-        assert receiver.recv() == expected, method
-        process.join()
+        started, found = [], []
+        for loader in (make(), pickled):
+            receiver, sender = context.Pipe()
+            process = context.Process(target=send_first, args=(loader, sender))
+            with warnings.catch_warnings():
+                # The engine's threads run, which a child goes without.
+                warnings.filterwarnings("ignore", ".*multi-threaded, use of fork")
+                process.start()
+            started.append((process, receiver))
+        for process, receiver in started:
+            found.append(receiver.recv())
+            process.join()
+            assert process.exitcode == 0, (method, process.exitcode)
+        assert found == expected, method
         if importlib.util.find_spec("torch") is not None:
             from torch.utils.data import DataLoader
 
             from pagefeed.torch import as_dataset
 
-            batches = DataLoader(
+            workers = DataLoader(
                 as_dataset(make()),
                 batch_size=None,
                 num_workers=1,
                 multiprocessing_context=method,
             )
-            arrays = ({n: np.asarray(v) for n, v in batch.items()} for batch in batches)
-            assert digest(itertools.islice(arrays, 5)) == expected, method
+            arrays = ({n: np.asarray(v) for n, v in batch.items()} for batch in workers)
+            assert first(arrays) == expected[0], method
+    assert first(batches) == expected[1]
 
 
 def in_threads(make: Callable[[], pf.Loader]) -> None:

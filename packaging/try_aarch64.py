@@ -1,26 +1,31 @@
-"""Try a wheel for aarch64 under qemu, on a machine of another kind.
+"""Try a wheel for aarch64 under qemu, on x86-64.
 
 For example: python packaging/try_aarch64.py dist/pagefeed-*-aarch64.whl target/aarch64
 
-Needs `qemu-aarch64-static` and apt-get of Debian or Ubuntu, which fetches a Python for
-arm64 into the folder named last, without installing anything and without root. With
-`--tests` tests of this repository run there too, on the wheel's core.
+A Python for arm64 and, where the system has none, qemu are Debian's, unpacked into the
+folder named last. The demonstration, the first tutorial and `packaging/check_python.py`
+run there: its digests must be those of this interpreter. With `--tests` tests of this
+repository run there too, on the wheel's core.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+from cross_aarch64 import qemu, write_command
+from debian import unpack
 from try_wheel import FIRST, LOOK, ROOT, RUN_PAGE, check_name, prepare
 
 PACKAGES = ("python3.11", "libgcc-s1", "libstdc++6")
 TESTS = ("tests/property", "tests/integration/files", "tests/unit/test_order.py")
-TOOLS = ("hypothesis", "psutil", "pytest", "pytest-timeout", "tokenizers")
+TOOLS = ("hypothesis", "psutil", "pytest", "pytest-timeout")
+CHECK = str(ROOT / "packaging/check_python.py")
 
 
 def main() -> None:
@@ -30,30 +35,44 @@ def main() -> None:
     )
     parser.add_argument("wheel", type=Path)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--tests", nargs="*", help=f"by default {' '.join(TESTS)}")
+    parser.add_argument(
+        "--tests", nargs=argparse.REMAINDER, help=f"by default {' '.join(TESTS)}"
+    )
     options = parser.parse_args()
     check_name(options.wheel, "aarch64")
     folder = options.folder.resolve()
-    if shutil.which("qemu-aarch64-static") is None:
-        sys.exit("qemu-aarch64-static is missing: apt-get install qemu-user-static")
-    system = folder / "system"
-    if not (system / "usr/bin/python3.11").exists():
-        _fetch_system(folder, system)
-    packages = folder / "packages"
-    shutil.rmtree(packages, ignore_errors=True)
+    packages, home = folder / "packages", folder / "home"
+    for fresh in (packages, home):
+        shutil.rmtree(fresh, ignore_errors=True)
     tools = () if options.tests is None else TOOLS
-    _install([f"{options.wheel.resolve()}[pyarrow]", *tools], packages)
-    home = folder / "home"
-    shutil.rmtree(home, ignore_errors=True)
+    _install([f"pagefeed[demo] @ {options.wheel.resolve().as_uri()}", *tools], packages)
     home.mkdir()
     prepare(home, [FIRST])
-    python = _python(folder, system, packages)
-    _write_command(home / "pip", ":")  # All is installed.
-    _write_command(home / "pagefeed", f'exec {python} -m pagefeed "$@"')
+    python = _python(folder, packages)
+    write_command(home / "pip", ":")  # All is installed.
+    write_command(home / "pagefeed", f"{python} -m pagefeed")
     environment = os.environ | {"PATH": f"{home}:{os.environ['PATH']}"}
+
+    def call(*command: str, cwd: Path = home) -> str:
+        done = subprocess.run(
+            command, cwd=cwd, env=environment, check=True, stdout=subprocess.PIPE
+        )
+        return done.stdout.decode()
+
+    # Both read the same files, which this interpreter wrote.
+    call(sys.executable, "-m", "pagefeed", "demo", "--data", "corpus")
+    check = ("-W", "error", CHECK, str(ROOT / "README.md"), "corpus/web")
+    here, there = (
+        json.loads(call(which, *check).splitlines()[-1])
+        for which in (sys.executable, python)
+    )
+    print(f"here {here}\nunder qemu {there}", flush=True)
+    for name in ("readme", "settings"):
+        if here[name] != there[name]:
+            sys.exit(f"the digests of {name} differ: {here[name]} and {there[name]}")
+    print(call(python, "-m", "pagefeed", "demo"), flush=True)
     for program in ([LOOK], [RUN_PAGE, f"{FIRST}.md"]):
-        command = [python, "-c", *program]
-        subprocess.run(command, cwd=home, env=environment, check=True)
+        print(call(python, "-c", *program), flush=True)
     if options.tests is not None:
         chosen = options.tests or TESTS
         more = ("-q", "-p", "no:cacheprovider", "--timeout", "900")
@@ -61,56 +80,24 @@ def main() -> None:
     print(f"{options.wheel.name} works under qemu")
 
 
-def _fetch_system(folder: Path, system: Path) -> None:
-    """Unpack Debian's Python for arm64, by lists and a cache of its own."""
-    for name in ("state/lists/partial", "cache/archives/partial", "system"):
-        (folder / name).mkdir(parents=True, exist_ok=True)
-    (folder / "state/status").touch()
-    settings = {
-        "APT::Architecture": "arm64",
-        "APT::Architectures::": "arm64",
-        "Dir::State": folder / "state",
-        "Dir::State::status": folder / "state/status",
-        "Dir::Cache": folder / "cache",
-        "Debug::NoLocking": "1",
-    }
-    apt = ["apt-get", "-qq", *(f"-o{key}={value}" for key, value in settings.items())]
-    subprocess.run([*apt, "update"], check=True)
-    wanted = ["--yes", "--no-install-recommends", "--download-only", "install"]
-    subprocess.run([*apt, *wanted, *PACKAGES], check=True)
-    for package in sorted((folder / "cache/archives").glob("*.deb")):
-        subprocess.run(["dpkg", "-x", str(package), str(system)], check=True)
-
-
 def _install(names: list[str], packages: Path) -> None:
-    platforms = ("manylinux2014", "manylinux_2_27", "manylinux_2_28")
-    subprocess.run(
-        [
-            *(sys.executable, "-m", "pip", "install", "--quiet"),
-            *("--only-binary", ":all:", "--target", str(packages)),
-            *(f"--platform={name}_aarch64" for name in platforms),
-            *("--python-version", "3.11", "--implementation", "cp"),
-            *("--abi", "cp311", "--abi", "abi3", "--abi", "none"),
-            *names,
-        ],
-        check=True,
+    install = ("uv", "pip", "install", "--quiet", "--only-binary", ":all:")
+    platform = ("--python-platform", "aarch64-manylinux_2_28")
+    place = ("--target", str(packages), "--python-version", "3.11")
+    subprocess.run([*install, *platform, *place, *names], check=True)
+
+
+def _python(folder: Path, packages: Path) -> str:
+    """Write a program that is Python for aarch64, and return its path."""
+    system = unpack(folder / "python", PACKAGES, "arm64", "bookworm")
+    program = folder / "bin/python"
+    program.parent.mkdir(exist_ok=True)
+    # By the name that it is started with, Python starts others of its kind.
+    return write_command(
+        program,
+        f"{qemu(folder)} -0 {program} -L {system} -E PYTHONHOME={system}/usr "
+        f"-E PYTHONPATH={packages} {system}/usr/bin/python3.11",
     )
-
-
-def _python(folder: Path, system: Path, packages: Path) -> str:
-    """Write a command that is Python for aarch64, and return its path."""
-    script = folder / "python"
-    _write_command(
-        script,
-        f"exec {shutil.which('qemu-aarch64-static')} -L {system} "
-        f'-E PYTHONPATH={packages} {system}/usr/bin/python3.11 "$@"',
-    )
-    return str(script)
-
-
-def _write_command(path: Path, command: str) -> None:
-    path.write_text(f"#!/bin/sh\n{command}\n")
-    path.chmod(0o700)
 
 
 if __name__ == "__main__":
