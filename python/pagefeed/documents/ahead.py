@@ -151,8 +151,6 @@ class AheadEngine:
         """Measured size of decoded values, over the expected size; 1 or more."""
         self.submit = engine.submit
         """Append the batches of a plan; returns at once."""
-        self.keep_pages = engine.keep_pages
-        """Keep pages of rows after their last use, as long as there is room."""
         self.pool: Executor
         """Runs the functions."""
         if decode.processes:

@@ -157,7 +157,7 @@ def test_wrong_tickets_change_nothing(math):
     assert again[0].key == tickets[1].key
     with pytest.raises(InvalidArgumentError, match="twice"):
         queue.commit([tickets[5], tickets[5]])
-    with pytest.raises(InvalidArgumentError, match="no Ticket"):
+    with pytest.raises(InvalidArgumentError, match="not a Ticket"):
         queue.commit([tuple(tickets[5])])  # type: ignore[list-item]
     assert json.dumps(queue.state_dict()) == before
     queue.commit([Ticket(*json.loads(json.dumps(tickets[5])))])
