@@ -107,7 +107,7 @@ def test_wrong_arguments_are_refused(folder):
     call: Any = prepare
     wrong = {
         "an accelerate.Accelerator": lambda: call(loader, accelerator),
-        "no pagefeed Loader": lambda: call(accelerator, wrapped),
+        "not a pagefeed Loader": lambda: call(accelerator, wrapped),
         "format='torch'": lambda: call(
             accelerator, make_loader(folder, format="numpy")
         ),

@@ -59,7 +59,7 @@ def test_wrong_arguments_are_refused(folder):
     wrong = {
         "engine, *_ = deepspeed.initialize": lambda: call((engine, None), loader),
         "a DeepSpeed engine": lambda: call(loader, engine),
-        "no pagefeed Loader": lambda: call(engine, "tokens/"),
+        "not a pagefeed Loader": lambda: call(engine, "tokens/"),
         "format='torch'": lambda: call(engine, make_loader(folder, format="numpy")),
         "endless=1": lambda: call(engine, loader, endless=1),
         "ulysses_adapter='on'": lambda: call(engine, loader, ulysses_adapter="on"),

@@ -120,7 +120,7 @@ def test_wrong_arguments_are_refused(folder):
     batches: Any = global_batches
     dataset: Any = grain_dataset
     wrong = {
-        "no pagefeed Loader": lambda: batches("tokens/", whole),
+        "not a pagefeed Loader": lambda: batches("tokens/", whole),
         "a jax.sharding.Sharding": lambda: batches(loader, "data"),
         "endless='yes'": lambda: batches(loader, whole, endless="yes"),
         "cu_seqlens is not [rows, length]": lambda: batches(

@@ -188,7 +188,7 @@ def test_wrong_arguments_are_refused(folder):
         "grown='later' is unknown": lambda: module(train=loader, grown="later"),
         "start='hre' is unknown": lambda: module(train=loader, start="hre"),
         "a lightning.Fabric": lambda: setup(loader, fabric),
-        "no pagefeed Loader": lambda: setup(fabric, [loader]),
+        "not a pagefeed Loader": lambda: setup(fabric, [loader]),
         "rank 0 of 1": lambda: setup(fabric, other),
         "format='torch'": lambda: setup(fabric, make_loader(folder, format="numpy")),
     }

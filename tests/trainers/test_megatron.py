@@ -77,7 +77,7 @@ def test_wrong_arguments_are_refused(folder):
         "train=": lambda: provider(loader),
         "valid='same'": lambda: provider(make_loader, "same"),
         "consumed_samples=64": lambda: provider(make_loader, consumed_samples=64),
-        "no pagefeed Loader": lambda: batches("tokens/"),
+        "not a pagefeed Loader": lambda: batches("tokens/"),
         "needs loss_mask, position_ids": lambda: batches(loader),
     }
     refuses_all(wrong)

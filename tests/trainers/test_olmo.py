@@ -15,7 +15,7 @@ def test_wrong_arguments_are_refused(folder, tmp_path):
     borders = make_loader(folder, fields=("input_ids", "loss_mask", "cu_seqlens"))
     make: Any = PagefeedDataLoader
     wrong = {
-        "no pagefeed Loader": lambda: make("tokens", work_dir=tmp_path),
+        "not a pagefeed Loader": lambda: make("tokens", work_dir=tmp_path),
         "start=1": lambda: make(loader, work_dir=tmp_path, start=1),
         "needs loss_mask": lambda: make(loader, work_dir=tmp_path),
         "needs doc_lens, max_doc_lens": lambda: make(borders, work_dir=tmp_path),

@@ -204,7 +204,7 @@ def test_a_loader_of_one_number_of_ranks_is_refused(tmp_path):
     loader: Any = make_loader(tmp_path, **options)
     refuses_all(
         {
-            "which is no pagefeed Loader": lambda: QuorumFeed(loader, Quorum()),  # type: ignore[arg-type]
+            "which is not a pagefeed Loader": lambda: QuorumFeed(loader, Quorum()),  # type: ignore[arg-type]
             "found None, expected QuorumFeed(manager, loader)": lambda: QuorumFeed(
                 None,  # type: ignore[arg-type]
                 loader,

@@ -30,7 +30,7 @@ def test_wrong_arguments_are_refused(folder):
     assert build(fits).loader is fits
     wrong = {
         "make=": lambda: build(make=fits),
-        "no pagefeed Loader": lambda: build("tokens/"),
+        "not a pagefeed Loader": lambda: build("tokens/"),
         "shifted=True": lambda: build(make_loader(folder)),
         "needs labels": lambda: build(make_loader(folder, fields=("input_ids",))),
         "batch_size=4": lambda: build(fits, local_batch_size=8, seq_len=LENGTH),

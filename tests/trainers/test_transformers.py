@@ -152,7 +152,7 @@ def test_wrong_arguments_are_refused(folder, tmp_path):
     call: Any = attach
     wrong = {
         "a transformers.Trainer": lambda: call(loader, trainer),
-        "no pagefeed Loader": lambda: call(trainer, "tokens/"),
+        "not a pagefeed Loader": lambda: call(trainer, "tokens/"),
         "format='torch'": lambda: call(trainer, make_loader(folder, format="numpy")),
         "per_device_train_batch_size is 4": lambda: call(trainer, other),
         "batch_tokens=64 counts as batch_size=2": lambda: call(

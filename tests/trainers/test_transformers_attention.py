@@ -242,7 +242,7 @@ def test_wrong_arguments_are_refused(folder):
     call: Any = attach
     wrong = {
         "a transformers.Trainer": lambda: call(loader, trainer),
-        "no pagefeed Loader": lambda: call(trainer, "tokens/"),
+        "not a pagefeed Loader": lambda: call(trainer, "tokens/"),
         "flatten='yes'": lambda: call(trainer, loader, flatten="yes"),
         "alarm=0.1": lambda: call(trainer, loader, alarm=0.1),
     }

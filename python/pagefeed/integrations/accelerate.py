@@ -155,7 +155,7 @@ class PreparedLoader(_Mixin, Skippable):
         if type(batch) is not dict:
             move = accelerate.utils.send_to_device
             return move(batch, device, non_blocking=pinned)
-        return {  # Columns of rows that are no tensors stay as they are.
+        return {  # Columns of rows that are not tensors stay as they are.
             name: value.to(device, non_blocking=pinned)
             if isinstance(value, _torch.Tensor)
             else value

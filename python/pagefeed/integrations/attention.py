@@ -32,7 +32,7 @@ def varlen_arguments(batch: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of ``flash_attn_varlen_func`` except q, k and v.
 
     q, k and v are those of the flattened batch: [batch_size * length, heads, width].
-    Padding is a segment of its own, so that every token belongs to one.
+    Padding is a separate segment, so that every token belongs to one.
 
     Args:
         batch: With ``cu_seqlens`` and ``max_seqlen`` that count padding: without

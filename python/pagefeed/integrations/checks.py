@@ -73,7 +73,7 @@ def check_loader(loader: object, who: str) -> None:
     """
     if not isinstance(loader, AnyLoader):
         raise InvalidArgumentError(
-            f"{who} was given {loader!r:.60}, which is no pagefeed Loader: give it "
+            f"{who} was given {loader!r:.60}, which is not a pagefeed Loader: give it "
             "what pagefeed.Loader(...) returned, without a DataLoader around it"
         )
 
@@ -297,7 +297,7 @@ def _listed(sizes: Mapping[str, int]) -> str:
 
 
 def check_readers(loader: AnyLoader) -> None:
-    """Raise if a caller would shard this rank's batches once more, or read ahead.
+    """Raise if a caller would shard this rank's batches again, or read ahead.
 
     Call it where an iteration begins. It looks at the classes of its callers.
 

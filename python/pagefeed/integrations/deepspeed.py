@@ -1,7 +1,7 @@
 """DeepSpeed: batches for an engine, and their position in its checkpoints.
 
 Leave ``training_data`` out of ``deepspeed.initialize``: DeepSpeed's own loader shards
-the data once more and saves no position.
+the data again and saves no position.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def attach(
     check_ranks_of(loader, from_deepspeed(ulysses_adapter=ulysses_adapter), WHO)
     if engine.training_dataloader is not None:
         raise InvalidArgumentError(
-            "the engine has a dataloader of its own: leave training_data out of "
+            "the engine already has a dataloader: leave training_data out of "
             "deepspeed.initialize"
         )
     if ulysses_adapter:

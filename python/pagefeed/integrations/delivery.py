@@ -1,4 +1,4 @@
-"""How an adapter begins and continues a run.
+"""Begin and continuation of a run by an adapter.
 
 All adapters follow one rule. A run begins at the start of an epoch, as
 ``for batch in loader`` does: the epoch that was begun and not finished, otherwise the
@@ -315,7 +315,7 @@ class ResumableDelivery(Delivery, Leaf):
 
 
 class _Batches(Iterator[Any]):
-    """An iterator that starts at its first ``next``, and goes on after an exception."""
+    """An iterator that starts at its first ``next``, and survives an exception."""
 
     def __init__(self, delivery: Delivery) -> None:
         self._delivery = delivery

@@ -28,7 +28,7 @@ def in_rows(batch: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that models of transformers take, as [batch_size, length].
 
     With ``position_ids``, the SDPA, eager and flex masks of these models keep documents
-    apart, except beside an ``attention_mask`` or with a cache. So this turns the cache
+    apart, except with an ``attention_mask`` or with a cache. So this turns the cache
     off.
     """
     taken = {
@@ -83,7 +83,7 @@ def check_borders(batch: Mapping[str, Any]) -> None:
     if end != rows * length:
         raise InvalidArgumentError(
             f"cu_seqlens end at {end}, and a batch has {rows} x {length} tokens: leave "
-            "out cu_seqlens_padded, beside which they do not count padding, and "
+            "out cu_seqlens_padded, with which they do not count padding, and "
             "context_parallel"
         )
 

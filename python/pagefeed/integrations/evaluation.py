@@ -119,15 +119,15 @@ class TokenMeans:
             raise InvalidArgumentError(
                 "the losses of a mixture's datasets need the model's logits, and it "
                 "gave none: turn off what leaves them out (use_liger_kernel, "
-                "loss_type='chunked_nll'), or evaluate each dataset by a loader of its "
-                "own, evaluation={name: loader}"
+                "loss_type='chunked_nll'), or evaluate each dataset by a separate "
+                "loader, evaluation={name: loader}"
             )
         session = self._loader.view()
         rows = session.last_datasets()
         if session.run.takes_batches and len(rows) > 1:
             raise InvalidArgumentError(
-                "the losses of a mixture's datasets are told apart by batches, and a "
-                "rank joins several with global_batch_size=: evaluate with "
+                "the losses of a mixture's datasets are distinguished by batches, and "
+                "a rank joins several with global_batch_size=: evaluate with "
                 "batch_tokens= alone"
             )
         whole = (*labels.shape[:-1], labels.shape[-1] + first)

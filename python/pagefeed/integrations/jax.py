@@ -166,7 +166,7 @@ def grain_dataset(loader: AnyLoader, *, start: Start = "epoch") -> Any:
         def __reduce_ex__(self, protocol: Any) -> Any:
             raise InvalidArgumentError(
                 "grain_dataset cannot be sent to processes, as mp_prefetch would: the "
-                "loader reads ahead on threads of its own. Leave mp_prefetch out; for "
+                "loader reads ahead on its threads. Leave mp_prefetch out; for "
                 "Python code that needs processes, give grain.MapDataset.source a "
                 "pagefeed.SequenceView"
             )

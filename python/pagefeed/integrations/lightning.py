@@ -52,7 +52,7 @@ SIZES = "sizes"
 class _TrainingBatches(Delivery):
     """Batches of training; the data module saves their position.
 
-    Lightning warns of an epoch that goes on where batches have no state.
+    Lightning warns of an epoch that continues where batches have no state.
     """
 
     def state_dict(self) -> dict[str, Any]:
@@ -231,7 +231,7 @@ class LoaderDataModule(_DataModule):
         learner.add(batch["dataset_ids"], batch["labels"], logits=logits)
         learner.step()
         if (module.global_step + 1) % self.trainer.log_every_n_steps == 0:
-            # What is not logged again would be logged as it was before.
+            # A metric that is not logged again would keep its last value.
             unseen = {f"loss/{name}": math.nan for name in learner.loader.dataset_names}
             module.log_dict(unseen | learner.means())
 
@@ -262,7 +262,7 @@ class LoaderDataModule(_DataModule):
             raise InvalidArgumentError(
                 "the losses of a mixture's datasets need the model's logits: call "
                 "log_losses(self, batch, loss, logits=logits), or evaluate each "
-                "dataset by a loader of its own, evaluation={name: loader}"
+                "dataset by a separate loader, evaluation={name: loader}"
             )
         means.add(batch["labels"], loss, logits)
         for key, (total, num_labels) in means.sums().items():

@@ -97,12 +97,12 @@ class MicroBatches(Iterator[Any]):
         consumed = check_whole(consumed_samples, "consumed_samples", least=0)
         if consumed % step:
             raise InvalidArgumentError(
-                f"consumed_samples={consumed} is no multiple of micro-batch size x "
+                f"consumed_samples={consumed} is not a multiple of micro-batch size x "
                 f"data-parallel size = {loader.batch_size} x {loader.world_size}"
             )
         if consumed or not batches.is_resumed:
             loader.seek(consumed // step)
-        with suppress(AttributeError):  # Of a loop that has not set Megatron up.
+        with suppress(AttributeError):  # In a loop that has not set Megatron up.
             batches.accumulate(_calculator.get_num_microbatches())
         batches.begin_run(f"consumed_samples={consumed}" if consumed else None)
         self.loader = loader

@@ -35,7 +35,7 @@ class PromptSteps:
         times: How often the trainer asks for the batch of a step.
     """
 
-    # What `skip_first_batches` reads.
+    # Attributes that `skip_first_batches` reads.
     batch_size = None
     drop_last = False
     prefetch_factor = None

@@ -107,9 +107,9 @@ class PagefeedDatasource(_Datasource):
     """The sequences of a dataset, as rows of a ``ray.data.Dataset``.
 
     Args:
-        dataset: What :func:`pagefeed.parquet` returned.
+        dataset: The dataset that :func:`pagefeed.parquet` returned.
         sequences: How to cut it, such as ``Windows(2048)``.
-        options: Of :class:`pagefeed.SequenceView`, such as ``padding``.
+        options: Those of :class:`pagefeed.SequenceView`, such as ``padding``.
 
     Example:
         >>> source = PagefeedDatasource(dataset, Windows(2048))  # doctest: +SKIP

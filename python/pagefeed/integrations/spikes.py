@@ -51,7 +51,7 @@ class Spikes:
         rule: Says what a spike is; True for :func:`is_spike`.
 
     Raises:
-        InvalidArgumentError: If the rule is no function.
+        InvalidArgumentError: If the rule is not a function.
     """
 
     def __init__(

@@ -168,7 +168,7 @@ class PagefeedDataLoader(BaseDataLoader):  # type: ignore[misc, unused-ignore]
 
         def stepped(*args: Any, **settings: Any) -> Any:
             done = step(*args, **settings)
-            watched.ahead.clear()  # Of stages of a pipeline without a loss.
+            watched.ahead.clear()  # For stages of a pipeline without a loss.
             learner.step()
             return done
 

@@ -195,7 +195,7 @@ class _Evaluations:
         wanted, sets = eval_dataset, self._trainer.eval_dataset
         if wanted is None or isinstance(wanted, str):
             wanted = sets if wanted is None else sets[wanted]
-        wanted = getattr(wanted, "loader", wanted)  # What as_dataset returned.
+        wanted = getattr(wanted, "loader", wanted)  # The result of as_dataset.
         if not isinstance(wanted, Loader):
             return self._dataloader(eval_dataset)
         if id(wanted) not in self._prepared:
@@ -215,7 +215,7 @@ class _Evaluations:
         trainer, means = self._trainer, TokenMeans(dataloader.loader)
         before = trainer.compute_loss
         trainer.compute_loss = partial(measured, before, means)
-        # It keeps the function of before there was a loader, until it has evaluated.
+        # It keeps the function from before the loader, until it has evaluated.
         trainer.gather_function = partial(
             trainer.accelerator.gather_for_metrics,
             use_gather_object=trainer.args.eval_use_gather_object,
@@ -292,7 +292,7 @@ def attach(
         leak: ``"allowed"`` trains models with layers that carry a state over the
             documents of a row: linear attention, convolutions, recurrent ones.
         on_spike: True writes a table of a batch's documents and their losses where its
-            mean loss is far above those before, as ``spike-STEP-rank-RANK.csv`` beside
+            mean loss is far above those before, as ``spike-STEP-rank-RANK.csv`` next to
             the checkpoints, and warns. Or a function of a mean loss and those of up to
             32 batches before on this rank, which says whether it is a spike.
 

@@ -154,7 +154,7 @@ def _files(env: Mapping[str, str]) -> list[str]:
 
 
 def _botocore_keys(env: Mapping[str, str], source: str) -> AccessKeys:
-    """Return keys that botocore finds, in a process of its own.
+    """Return keys that botocore finds, in a separate process.
 
     botocore reads settings from the environment alone, asks on a terminal for codes,
     and waits without end for programs that profiles name.
@@ -172,7 +172,7 @@ def _botocore_keys(env: Mapping[str, str], source: str) -> AccessKeys:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,  # It may hold secrets.
-            start_new_session=True,  # Without a terminal, nobody is asked for a code.
+            start_new_session=True,  # Without a terminal, botocore asks for no code.
             timeout=_LIMIT,
             check=False,
         )

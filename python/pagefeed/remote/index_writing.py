@@ -91,7 +91,7 @@ def write_index(
         verify_checksums: Verify checksums of pages that are read for it.
         num_threads: Threads that read footers.
         shrink: Replace an index that has files which are not among these.
-        force: Write the index anew, whatever is there.
+        force: Write the index again, over any object there.
         storage_options: Settings of remote storage, see :func:`pagefeed.parquet`.
 
     Returns:

@@ -98,7 +98,7 @@ def options_as_texts(options: Mapping[str, object] | None) -> dict[str, str]:
     """Return options as texts, under the names that pagefeed uses.
 
     Raises:
-        InvalidArgumentError: If they are no dict, or a value is neither text, nor a
+        InvalidArgumentError: If they are not a dict, or a value is neither text, nor a
             number, nor a flag.
     """
     if options is None:

@@ -215,8 +215,8 @@ class _BucketFolder(OutputFolder):
         if owner != self._token.encode():
             other = (owner or b"another process").decode().rpartition(" ")[0]
             raise FileAccessError(
-                f"{self.path} was taken over by {other}, which goes on from what is "
-                "finished; this process ends"
+                f"{self.path} was taken over by {other}, which continues after the "
+                "finished parts; this process ends"
             )
 
 
@@ -299,7 +299,7 @@ def output_folder(
 ) -> OutputFolder:
     """Return a folder that is written to, of this machine or a bucket.
 
-    Whatever is written goes through here, so that no URL becomes a local path.
+    All outputs go through here, so that no URL becomes a local path.
 
     Args:
         path: Path or URL.
@@ -308,7 +308,7 @@ def output_folder(
         buckets: Whether it may be a URL of a bucket.
 
     Raises:
-        InvalidArgumentError: If it is no path, or a URL that cannot be written to.
+        InvalidArgumentError: If it is not a path, or a URL that cannot be written to.
     """
     text, settings = plain_path(path, name), options_as_texts(options)
     if buckets and text.startswith(_BUCKETS):

@@ -57,7 +57,7 @@ def _expect(is_so: object, problem: str) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Head:
-    """What the index in a file is of."""
+    """The files and column that an index describes, and how they were read."""
 
     paths: tuple[str, ...]
     """Paths of the dataset, as the user named them."""
@@ -118,7 +118,7 @@ class Head:
             _expect(is_list, f"paths={paths!r:.40}")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as why:
             raise CorruptFileError(
-                f"{path} is no index of this release: {why}; {_AGAIN}"
+                f"{path} is not an index of this release: {why}; {_AGAIN}"
             ).at(file=path) from why
         return replace(head, paths=tuple(paths))
 
@@ -270,7 +270,7 @@ class ColumnIndex:
 
         def make(why: str | None) -> _core.Index:
             if why is not None:
-                logger.info("made anew, since it cannot be used: %s", why)
+                logger.info("made again, since it cannot be used: %s", why)
             with tempfile.TemporaryDirectory(prefix="pagefeed-") as drafts:
                 return self._fetched(Path(drafts) / "index")
 

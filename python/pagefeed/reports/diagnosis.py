@@ -37,7 +37,7 @@ SMALL_READ = 1 << 16
 
 @dataclass(kw_only=True)
 class Diagnosis:
-    """What limits a training; without a training step, what limits the loader."""
+    """The limit of a training; without a training step, of the loader."""
 
     limit: Limit | None = None
     """What steps wait for; None before anything was measured."""
@@ -160,8 +160,8 @@ def doctor(
 
     Args:
         loader: The run, of this rank.
-        train: A function that does one training step with a batch. The doctor waits
-            for CUDA work that it leaves behind; on other accelerators the function
+        train: A function that does one training step with a batch. The doctor waits for
+            its pending CUDA work; on other accelerators the function
             must wait itself. Without it only the loader is measured.
         seconds: Time for each of the three measurements.
 

@@ -45,7 +45,7 @@ def met_again(cursor: Cursor) -> tuple[float, float] | None:
         cursor: The begin of an epoch.
 
     Returns:
-        None for a mixture, whose datasets have epochs of their own; for an epoch in
+        None for a mixture, whose datasets have separate epochs; for an epoch in
         which data were added; for a fleet, whose ranks come and go; and if a batch is
         one sequence.
     """

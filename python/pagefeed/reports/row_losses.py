@@ -1,4 +1,4 @@
-"""The documents behind the loss of a step."""
+"""The documents of a step and their losses."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _table(step: int, sums: Mapping[Any, Any]) -> list[DocumentLoss]:
                 surprise=float(loss / tokens / usual) if usual else 0.0,
             )
         )
-    # Losses that are no numbers come first: all shares are none then.
+    # Losses that are not numbers come first: all shares are none then.
     return sorted(found, key=lambda each: (isfinite(each.loss), -each.share))
 
 

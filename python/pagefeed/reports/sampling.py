@@ -1,4 +1,4 @@
-"""What reports look at: a loader with counted sequences, samples of it, a digest."""
+"""Input of reports: a loader with counted sequences, samples of it, a digest."""
 
 from __future__ import annotations
 

@@ -33,12 +33,12 @@ from pagefeed.reports.sampling import evenly
 
 LEAST_SEQUENCES, MOST_SEQUENCES = 1 << 16, 1 << 20
 """Sequences of a rank that are simulated. More are not, however far plans reach: then
-pages that are used again later than that count as read anew."""
+pages that are used again later than that count as read again."""
 SAMPLED_PAGES = 1024
 CACHE_SHARE = 8
-"""Pages of columns beside tokens may take one part in this many of the memory."""
+"""Pages of columns other than tokens may take one part in this many of the memory."""
 MOST_SLICES = 48
-"""A page of a flat file that holds up to so many sequences is read in slices."""
+"""Most sequences of a page of a flat file that is read in slices."""
 PLAN_BYTES = 64
 """Memory of a planned sequence, about."""
 FREE_SHARE = 32
@@ -53,7 +53,7 @@ this many tokens of a batch."""
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnReads:
-    """Reads of a column beside the tokens, over all ranks."""
+    """Reads of a column other than the tokens, over all ranks."""
 
     bytes: int
     """Stored bytes read; estimated from some pages if there are many."""
@@ -176,7 +176,7 @@ def _stretch(cursor: Cursor, memory: int) -> tuple[Int64Array, Int64Array, int, 
 
 
 def _columns(data: Dataset, *, shows_metadata: bool) -> dict[str, object]:
-    """Return the index of each column beside the tokens, by name."""
+    """Return the index of each column other than the tokens, by name."""
     columns: dict[str, object] = dict(
         zip((a.column for a in data.aligned), data.aligned_sources, strict=True)
     )

@@ -202,7 +202,7 @@ def _contents(batch: Batch, row: int) -> npt.NDArray[np.int64] | str | None:
         index = min(row, len(lengths) - 1)
         if len(tokens) == len(lengths):
             return np.asarray(tokens[index, : lengths[index]])
-        end = int(lengths[: index + 1].sum())  # One behind another.
+        end = int(lengths[: index + 1].sum())  # One after another.
         return np.asarray(tokens[0, end - lengths[index] : end])
     pyarrow: Any = require("pyarrow", extra="pyarrow", purpose="showing documents")
     [value] = pyarrow.array(next(iter(batch.values()))).to_pylist()

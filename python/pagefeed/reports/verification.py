@@ -167,13 +167,13 @@ def verify(
             text = json.dumps(state.to_dict())
             try:
                 saved = LoaderState.from_dict(json.loads(text))
-                # Of an epoch in which data were added it is the rest.
+                # In an epoch in which data were added it is the rest.
                 now, begin = run.rest(saved, "next-epoch")
             except StateMismatchError as error:
                 result.problems.append(f"leg {index} cannot load its state: {error}")
                 break
             cursor = now.at(begin)
-            # Of steps of other sizes it may be elsewhere.
+            # With steps of other sizes it may be elsewhere.
             end = cursor.route.end or end
             work.expect(end - start)
             steps = _checked_steps(leg, index, cursor.route)

@@ -66,7 +66,7 @@ class TextColumn(NamedTuple):
 
     @property
     def how(self) -> dict[str, Any]:
-        """How rows are encoded, in the form of the data plane."""
+        """The encoding of rows, in the form of the data plane."""
         return {"rows": self.rows, "beside": [column.handle for column in self.beside]}
 
 
@@ -81,13 +81,13 @@ def token_counts(column: TextColumn) -> TokenCounts:
     """Map the tokens of each row. Count them if they are not stored.
 
     Encodes all texts, with a thread per CPU. With a cache folder, each finished chunk
-    is stored beside the index, so that work survives a killed process and processes
+    is stored next to the index, so that work survives a killed process and processes
     share it. In the end the counts are one array of four bytes a row. Processes begin
     with different chunks and never wait for each other.
 
     Raises:
         UnsupportedError: If the column is not one of texts.
-        CorruptFileError: If bytes are no UTF-8.
+        CorruptFileError: If bytes are not UTF-8.
         StaleFileError: If a file changed.
     """
     index = column.texts

@@ -63,7 +63,7 @@ def _prompt(before: list[dict[str, Any]], render: Render) -> str | None:
         return render(before, add_generation_prompt=True)
     try:
         prompt, front = render([], add_generation_prompt=True), render([])
-    except InvalidArgumentError:  # Of a template that looks at the first message.
+    except InvalidArgumentError:  # For a template that looks at the first message.
         return None
     return prompt if len(prompt) > len(front) else None
 
@@ -101,7 +101,7 @@ def _end(
     _, _, tail = render([*chat[:message], probed]).partition(mark)
     if tail.rstrip() in special:  # Another one may end answers before the last.
         tail = max(filter(behind.startswith, special), key=len, default=tail)
-    ends = [tail, *(tail.removesuffix(token) for token in special)]  # Of the chat.
+    ends = [tail, *(tail.removesuffix(token) for token in special)]  # In the chat.
     tail = next((end for end in ends if end and behind.startswith(end)), tail)
     is_sound = separator and text.endswith(behind) and behind.startswith(tail)
     if not is_sound or not isinstance(chat[message].get("content"), str):
@@ -117,7 +117,7 @@ def num_shared(left: str, right: str) -> int:
 
 def _unknown(message: int) -> InvalidArgumentError:
     return InvalidArgumentError(
-        f"what the chat template makes of message {message + 1} cannot be told from "
-        "the rest of the chat: give one with {% generation %} blocks around what the "
-        "assistant says, chat_template="
+        f"what the chat template makes of message {message + 1} cannot be "
+        "distinguished from the rest of the chat: give one with {% generation %} "
+        "blocks around what the assistant says, chat_template="
     )

@@ -109,7 +109,7 @@ class ChatTemplate:
         if not isinstance(template, str):
             raise InvalidArgumentError(
                 f"{tokenizer.name} has no chat template: it would be in "
-                "tokenizer_config.json or chat_template.jinja beside tokenizer.json; "
+                "tokenizer_config.json or chat_template.jinja next to tokenizer.json; "
                 "or give chat_template="
             )
         if tokenizer.engine == "python" or not tokenizer.takes_special_tokens:
@@ -180,7 +180,7 @@ class ChatTemplate:
         try:
             marked = self._marked(chat.messages, chat.tools, add_generation_prompt)
         except TemplateRefusal as problem:
-            # Some templates expect a content of None beside tool calls.
+            # Some templates expect a content of None with tool calls.
             said = [
                 {"content": None, **message} if "tool_calls" in message else message
                 for message in chat.messages
@@ -270,7 +270,7 @@ def _weighted(chat: Chat, spans: Spans) -> Spans:
     if sum(said) != len(spans):
         raise InvalidArgumentError(
             f"the chat template has {len(spans)} generation blocks for {sum(said)} "
-            "messages of the assistant, so that weights of messages cannot be told"
+            "messages of the assistant, so that weights of messages cannot be found"
         )
     learned = [
         has_weight

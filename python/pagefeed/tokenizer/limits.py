@@ -1,4 +1,4 @@
-"""What a chat template may do: steps, and bytes that it makes or compares.
+"""Limits of a chat template: steps, and bytes that it makes or compares.
 
 Arguments are counted before a filter, method or operator runs: one of them may take
 hours or gigabytes, and nothing ends it from outside.

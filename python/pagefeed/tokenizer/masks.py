@@ -1,6 +1,6 @@
 """Parts of answers that are not learned: reasoning, calls of tools and their results.
 
-A part is found by rendering the chat once more, without it or with a random word in
+A part is found by rendering the chat again, without it or with a random word in
 its place, and comparing the two texts.
 """
 
@@ -65,7 +65,8 @@ def without_parts(
         render: Renders messages.
 
     Raises:
-        InvalidArgumentError: If a part cannot be told from the rest of the text.
+        InvalidArgumentError: If a part cannot be distinguished from the rest of the
+            text.
     """
     found: Spans = []
     for number, message in enumerate(chat.messages):
@@ -198,7 +199,7 @@ def _minus(span: tuple[int, int], found: Spans) -> Spans:
 
 def _unknown(number: int, part: str) -> InvalidArgumentError:
     return InvalidArgumentError(
-        f"the {part} of message {number + 1} cannot be told from the rest of the "
-        "chat's text: leave it out of mask=, or give a chat_template= that writes it "
-        "in a place of its own"
+        f"the {part} of message {number + 1} cannot be distinguished from the rest of "
+        "the chat's text: leave it out of mask=, or give a chat_template= that writes "
+        "it in a separate place"
     )

@@ -39,7 +39,7 @@ def check_roles(roles: object) -> dict[str, str]:
     ):
         return dict(given)
     raise InvalidArgumentError(
-        f"roles={roles!r:.60} is no mapping of names: give roles={{'model': "
+        f"roles={roles!r:.60} is not a mapping of names: give roles={{'model': "
         "'assistant'}}, the role in the data first"
     )
 
@@ -86,7 +86,7 @@ def with_joined_parts(chat: Chat) -> Chat:
     """Return a chat whose lists of parts are texts, for a template that takes no lists.
 
     Raises:
-        InvalidArgumentError: If a part is no text.
+        InvalidArgumentError: If a part is not text.
     """
     messages = []
     for message in chat.messages:
@@ -160,6 +160,6 @@ def _is_learned(message: Message) -> bool:
     if weight not in (0, 1):
         raise InvalidArgumentError(
             f"the weight of a message is 0 or 1, not {weight!r}: weights between are "
-            "those of tokens, in an aligned column of their own"
+            "those of tokens, in a separate aligned column"
         )
     return bool(weight) and message.get("role") == "assistant"

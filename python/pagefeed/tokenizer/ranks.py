@@ -113,8 +113,8 @@ def parse_ranks(data: bytes, name: str) -> dict[bytes, int]:
             ranks[plain] = int(rank)
         except (ValueError, binascii.Error) as problem:
             raise InvalidArgumentError(
-                f"{name}, line {line_number}: {line[:40]!r} is no token in base64 and "
-                "its rank, as tiktoken writes them"
+                f"{name}, line {line_number}: {line[:40]!r} is not a token in base64 "
+                "and its rank, as tiktoken writes them"
             ) from problem
     return ranks
 
@@ -128,7 +128,7 @@ def tokenizer_json(ranks: Mapping[bytes, int], encoding: Encoding, name: str) ->
     missing = [byte for byte in range(256) if bytes([byte]) not in ranks]
     if missing or len(set(ranks.values())) < len(ranks):
         raise InvalidArgumentError(
-            f"{name} is no complete set of ranks: "
+            f"{name} is not a complete set of ranks: "
             + (f"byte {missing[0]} has none" if missing else "two tokens share one")
         )
     text = _letters()

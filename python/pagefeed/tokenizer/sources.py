@@ -92,7 +92,7 @@ def _defined(
 ) -> Definition:
     if isinstance(source, str | os.PathLike):
         return _from_file(os.fspath(source), pattern, special_tokens, options)
-    inner = getattr(source, "backend_tokenizer", source)  # Of transformers.
+    inner = getattr(source, "backend_tokenizer", source)  # From transformers.
     if hasattr(inner, "to_str") and hasattr(inner, "token_to_id"):
         name = f"{type(source).__module__}.{type(source).__name__}"
         config: dict[str, Any] = dict(getattr(source, "special_tokens_map", {}))
@@ -116,7 +116,7 @@ def _defined(
         name = getattr(source, "__qualname__", type(source).__name__)
         return Definition("function", name, source)
     raise InvalidArgumentError(
-        f"{source!r:.60} is no tokenizer: give the path of a tokenizer.json, of a "
+        f"{source!r:.60} is not a tokenizer: give the path of a tokenizer.json, of a "
         "SentencePiece .model or of tiktoken's ranks, an object of one of these "
         "libraries, or a function of a text that returns its ids"
     )
@@ -210,7 +210,7 @@ _LIKE_GPT2 = ("gpt2", "r50k_base", "p50k_base", "p50k_edit")
 
 
 def _configured(storage: Storage, path: str) -> dict[str, Any]:
-    """Return special tokens and chat template of files beside tokenizer.json."""
+    """Return special tokens and chat template of files next to tokenizer.json."""
     folder = os.path.dirname(path)
     name = f"{folder}/tokenizer_config.json"
     config: Any = {}
@@ -254,8 +254,9 @@ def sentence_pieces(data: bytes, name: str) -> Any:
         return library.SentencePieceProcessor(model_proto=data)
     except (RuntimeError, ValueError, TypeError) as problem:
         raise InvalidArgumentError(
-            f"{name} is no tokenizer.json, no ranks of tiktoken and no SentencePiece "
-            "model: give a file of one of these, complete and under its own name"
+            f"{name} is neither a tokenizer.json, nor ranks of tiktoken, nor a "
+            "SentencePiece model: give a file of one of these, complete and under its "
+            "own name"
         ) from problem
 
 
@@ -270,7 +271,7 @@ def as_bytes(encode: Encode) -> Callable[[str], bytes]:
                 f"{list(ids.shape)}"
             )
         if ids.size and not 0 <= int(ids.min()) <= int(ids.max()) < 1 << 32:
-            raise InvalidArgumentError(f"{int(ids.min())} is no token id")
+            raise InvalidArgumentError(f"{int(ids.min())} is not a token id")
         return ids.astype(np.uint32).tobytes()
 
     return encoded

@@ -70,7 +70,7 @@ class TokenOffsets:
 
     @lazy
     def _of_bytes(self) -> Int64Array | None:
-        """Where each token begins and ends, by its bytes; None if these do not tell."""
+        """First and last byte of each token; None if its bytes do not say."""
         known, ids = self._bytes, self._ids
         # The space before a text may be one that the tokenizer adds.
         if known is None or not len(ids) or known.before[ids[0]]:

@@ -53,7 +53,7 @@ class Tokenizer:
     """Encodes texts as token ids, the same ids that the tokenizer's library gives.
 
     It adds no special tokens: sequences do that (``Windows(length, eos=tok.eos)``). It
-    never truncates or pads, whatever the source says.
+    never truncates or pads, even if the source says so.
 
     The data plane has two engines, which run on its own threads without the GIL.
     ``fastokens`` encodes if it gives the same ids as ``tokenizers`` for a fixed set of
@@ -264,7 +264,7 @@ class Tokenizer:
             token_id = self._find(given)
             if token_id is None:
                 raise InvalidArgumentError(
-                    f"{given!r} is no token of {self.name}; special ones are "
+                    f"{given!r} is not a token of {self.name}; special ones are "
                     f"{list(self.special_ids)[:20]}"
                 )
             return token_id
@@ -380,7 +380,8 @@ class Tokenizer:
         ]
         if wrong:
             raise TokenRangeError(
-                f"{wrong[0]} is no token id: {self.name} has 0 to {self.vocab_size - 1}"
+                f"{wrong[0]} is not a token id: {self.name} has 0 to "
+                f"{self.vocab_size - 1}"
             )
         if self._pieces is not None:
             return str(self._pieces.decode(numbers))

@@ -141,7 +141,7 @@ class BlockReader:
         """Return the rows of a range of a block, in the order of a pass.
 
         Raises:
-            CorruptFileError: If a text is no UTF-8; names file and page.
+            CorruptFileError: If a text is not UTF-8; names file and page.
             TokenRangeError: If a token is beyond the vocabulary.
             UnsupportedError: If the column is not one of texts.
         """

@@ -15,7 +15,7 @@ PASSES_HELD = 3
 
 
 class FirstRows(Protocol):
-    """Where blocks of rows begin."""
+    """First rows of blocks."""
 
     def first_sequence(self, blocks: Int64Array) -> Int64Array:
         """Return the first row of each block: int64."""

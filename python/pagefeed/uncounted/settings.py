@@ -69,7 +69,7 @@ def check_texts(dataset: Any, tokenizer: Any) -> None:
         )
     if not isinstance(tokenizer, Tokenizer):
         raise InvalidArgumentError(
-            f"tokenizer={tokenizer!r:.60} is no Tokenizer: give "
+            f"tokenizer={tokenizer!r:.60} is not a Tokenizer: give "
             "pagefeed.Tokenizer(...) of a tokenizer.json, a model, or a function"
         )
     if dataset.kind != "tokens":

@@ -1,4 +1,4 @@
-"""State of a loader of texts: the positions of its own lanes."""
+"""State of a loader of texts: the positions of its lanes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class TextState:
             if replace(other, lanes={}) != replace(first, lanes={}):
                 raise StateMismatchError(
                     "the states are not of one run at one step: "
-                    f"{replace(other, lanes={})!r:.400} beside "
+                    f"{replace(other, lanes={})!r:.400} and "
                     f"{replace(first, lanes={})!r:.400}"
                 )
             twice = lanes.keys() & other.lanes.keys()

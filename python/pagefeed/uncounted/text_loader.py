@@ -202,7 +202,7 @@ class TextLoader(AnyLoader):
         return self._session.stats()
 
     def view(self) -> TextView:
-        """Return the run behind this loader, for adapters.
+        """Return the run of this loader, for adapters.
 
         See :mod:`pagefeed.contract`.
         """

@@ -1,4 +1,4 @@
-"""What is behind a loader of texts: its lanes, and where they are."""
+"""The view of a loader of texts: its lanes, and their positions."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ class TextView(AnyView):
         if len(reader.blocks) < settings.world_size:
             raise InvalidArgumentError(
                 f"{settings.dataset!r} has {len(reader.blocks)} blocks for "
-                f"{settings.world_size} ranks, and each rank reads blocks of its own: "
-                f"use fewer ranks, or write files with smaller pages{COUNTED}"
+                f"{settings.world_size} ranks, and ranks share no blocks: use fewer "
+                f"ranks, or write files with smaller pages{COUNTED}"
             )
         num_lanes = lanes_for_ranks(
             len(reader.blocks), reader.block_bytes, settings.world_size
@@ -145,7 +145,7 @@ class TextView(AnyView):
                 f"num_workers=0, its own threads read and encode{COUNTED}"
             )
         iterator = BatchIterator(self)
-        self._iterator = weakref.ref(iterator)  # Which keeps this session.
+        self._iterator = weakref.ref(iterator)  # An iterator keeps its session.
         return iterator
 
     def next_batch(self, iterator: BatchIterator) -> Batch | None:
@@ -166,7 +166,7 @@ class TextView(AnyView):
         try:
             batch, positions = self._made()
         except BaseException:
-            self._lanes = {}  # Read anew from what was counted.
+            self._lanes = {}  # Read again from what was counted.
             raise
         self._state = replace(state, step=state.step + 1, lanes=positions)
         self._seconds += time.monotonic() - begin

@@ -186,7 +186,7 @@ def test_sharegpt_and_other_roles(make):
     expected = ChatTemplate.of(tok).encode(tok, CHATS[0])
     np.testing.assert_array_equal(labels, expected[1])
     assert template.fingerprint != ChatTemplate.of(tok).fingerprint
-    with pytest.raises(pf.errors.InvalidArgumentError, match="no mapping of names"):
+    with pytest.raises(pf.errors.InvalidArgumentError, match="not a mapping of names"):
         ChatTemplate.of(tok, roles={"a": 1})  # type: ignore[dict-item]
 
 

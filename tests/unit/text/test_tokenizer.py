@@ -256,7 +256,7 @@ def test_round_trips(name):
         assert tokenizer.decode(ids) == library.decode(
             ids.tolist(), skip_special_tokens=False
         )
-    with pytest.raises(TokenRangeError, match="is no token id"):
+    with pytest.raises(TokenRangeError, match="is not a token id"):
         tokenizer.decode([tokenizer.vocab_size])
 
 
@@ -283,7 +283,7 @@ def test_half_of_a_surrogate_pair_is_no_token(tmp_path):
     (tmp_path / "tokenizer_config.json").write_text(r'{"bos_token": "\ud800"}')
     tokenizer = pf.Tokenizer(path)
     assert (tokenizer.eos, tokenizer.bos) == (0, None)
-    with pytest.raises(InvalidArgumentError, match="is no token of tokenizer"):
+    with pytest.raises(InvalidArgumentError, match="is not a token of tokenizer"):
         pf.Tokenizer(path, eos="\ud800")
 
 
@@ -327,7 +327,7 @@ def test_what_is_no_text_is_refused():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"eos": "nowhere"}, "'nowhere' is no token"),
+        ({"eos": "nowhere"}, "'nowhere' is not a token"),
         ({"special_tokens": "dropped"}, "choose one of as_token, as_text"),
         ({"pattern": "gpt2"}, "go with tiktoken's ranks alone"),
         ({"vocab_size": 0}, "vocab_size=0"),
@@ -340,7 +340,7 @@ def test_wrong_settings_are_refused(settings, words):
 
 
 def test_wrong_sources_are_refused(tmp_path):
-    with pytest.raises(InvalidArgumentError, match="3 is no tokenizer"):
+    with pytest.raises(InvalidArgumentError, match="3 is not a tokenizer"):
         pf.Tokenizer(3)
     with pytest.raises(MissingFileError):
         pf.Tokenizer(tmp_path / "absent.json")
@@ -348,7 +348,7 @@ def test_wrong_sources_are_refused(tmp_path):
         pf.Tokenizer("cl100k_base")
     for text, words in [
         ('{"model": 3}', "not a tokenizer.json that can be read"),
-        ("nothing of all this", "no SentencePiece model: give a file of one of"),
+        ("nothing of all this", "nor a SentencePiece model: give a file of one of"),
         ("YQ== 0\n", "say what texts are split by"),
     ]:
         path = tmp_path / "source"
@@ -400,5 +400,5 @@ def test_other_attributes_are_no_tokenizer():
     class Wrapper:
         tokenizer = "a name"
 
-    with pytest.raises(InvalidArgumentError, match="is no tokenizer"):
+    with pytest.raises(InvalidArgumentError, match="is not a tokenizer"):
         pf.Tokenizer(Wrapper())

@@ -82,7 +82,7 @@ def _of_a_page(loader: Loader, damage: list[Damage]) -> tuple[float, float]:
     """CPU seconds and bytes of reading a page, by a short run."""
     started, cpu = time.perf_counter(), time.process_time()
     with warnings.catch_warnings(action="ignore"), suppress(InvalidArgumentError):
-        # What is in the batches does not matter here; InvalidArgumentError: there is
+        # The contents of batches do not matter here; InvalidArgumentError: there is
         # more damage than a state can skip.
         for _ in sound_batches(loader, damage, most=MEASURED_BATCHES):
             if time.perf_counter() - started > MEASURED_SECONDS:

@@ -1,4 +1,4 @@
-"""How files are stored, read from their footers and page headers."""
+"""Storage of files, read from their footers and page headers."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def check_labels(batches: Sequence[Arrays], *, shifted: bool, ignored: int) -> C
             f"{abs(best - expected)} too {'far' if best > expected else 'little'}"
         )
     elif not ok:
-        result += ": they are no shift of the tokens at all"
+        result += ": they are not the tokens shifted by any number"
     return Check("labels", result, ok=ok)
 
 
@@ -179,7 +179,7 @@ def check_tokenizer(
     rows = [row for arrays in batches for row in arrays["input_ids"]][:READ_ROWS]
     shares = []
     for row in rows:
-        # Padding at the end is no text.
+        # Padding at the end is not text.
         ids = np.trim_zeros(row, "b")[:READ_TOKENS].tolist()
         again = list(tokenizer.encode(tokenizer.decode(ids)))
         shares.append(difflib.SequenceMatcher(None, ids, again, autojunk=False).ratio())

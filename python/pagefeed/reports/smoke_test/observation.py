@@ -86,7 +86,7 @@ def arrays_of(batch: Batch) -> Arrays:
     """Return the fields of a batch that are arrays or tensors, as arrays."""
     arrays: Arrays = {}
     for name, value in batch.items():
-        if hasattr(value, "detach"):  # A tensor, of whatever type and place.
+        if hasattr(value, "detach"):  # A tensor of any type and place.
             torch: Any = require("torch", extra="torch", purpose="tensors")
             tensor = value.detach().cpu()
             if tensor.dtype == torch.bfloat16:
