@@ -275,7 +275,7 @@ def test_wrong_arguments_are_refused(folder):
     wrong = {
         "save was given": lambda: calls.save("tokens/", folder),
         "restore was given": lambda: calls.restore([]),
-        "is no dataset": lambda: calls.PagefeedDatasource("tokens/", windows),
+        "is not a dataset": lambda: calls.PagefeedDatasource("tokens/", windows),
         "sequences=": lambda: calls.PagefeedDatasource(data, LENGTH),
         "parallelism=0": lambda: calls.PagefeedDatasource(data, windows).get_read_tasks(
             0

@@ -75,7 +75,7 @@ def test_a_stopped_process_is_not_waited_for(tmp_path, holder, monkeypatch, capl
     holder.send_signal(signal.SIGSTOP)
     monkeypatch.setattr(lease, "_SILENCE", 0.5)
     assert made_once(tmp_path / "lock", lambda: None, lambda _: 7) == 7
-    assert "goes on in its place" in caplog.text
+    assert "continues in its place" in caplog.text
     assert (tmp_path / "lock").exists(), "the lock of another is left to it"
     holder.send_signal(signal.SIGCONT)
 

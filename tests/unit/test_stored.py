@@ -256,5 +256,5 @@ def test_damage_is_told_once(folder, caplog):
     caplog.set_level("INFO", logger="pagefeed")
     (folder / "about.json").write_text("{")
     assert contents(stored_arrays(str(folder.parent), "name", KEY, write)) == CONTENTS
-    [told] = [each for each in caplog.records if "made anew" in each.message]
+    [told] = [each for each in caplog.records if "made again" in each.message]
     assert told.levelname == "INFO"

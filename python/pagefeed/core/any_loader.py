@@ -1,4 +1,4 @@
-"""What every loader has: it iterates, saves, and tells of its settings and position."""
+"""Base of loaders: iteration, states, settings and position."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class AnyLoader:
         return self._session.iterate()
 
     def __getitem__(self, index: object) -> NoReturn:
-        """Raise an error: a loader is no map-style dataset for torch's ``DataLoader``.
+        """Raise an error: torch's ``DataLoader`` needs ``pagefeed.torch.as_dataset``.
 
         Raises:
             InvalidArgumentError: Always; the message says how to iterate.
@@ -185,7 +185,7 @@ class AnyLoader:
         return numbers
 
     def view(self) -> Any:
-        """Return the view behind this loader, for adapters.
+        """Return the view of this loader, for adapters.
 
         See :mod:`pagefeed.contract`.
         """

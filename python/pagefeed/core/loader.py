@@ -49,7 +49,7 @@ class Loader(AnyLoader):
     """Feeds shuffled batches of token sequences, straight from Parquet.
 
     ``for batch in loader`` runs through one epoch. The next loop runs through the next
-    epoch, shuffled anew. ``state_dict()`` between two batches returns the consumed
+    epoch, in a new order. ``state_dict()`` between two batches returns the consumed
     position, and ``load_state_dict`` makes the next loop continue there, on any number
     of ranks.
 
@@ -373,8 +373,8 @@ class Loader(AnyLoader):
     def skip(self, steps: Iterable[int]) -> None:
         """Leave out steps of the current iteration, such as steps with bad batches.
 
-        The iteration goes on as if their sequences did not exist, and so does every run
-        that loads its state, at any world size. The other steps keep their numbers.
+        The iteration continues as if their sequences did not exist, and so does every
+        run that loads its state, at any world size. The other steps keep their numbers.
         Steps that were skipped before stay skipped. ``error.steps`` of an error about
         data has the steps that need the unreadable data.
 
@@ -528,7 +528,7 @@ class Loader(AnyLoader):
         return self._session.stats()
 
     def view(self) -> RunView:
-        """Return the run behind this loader, for adapters and reports.
+        """Return the run of this loader, for adapters and reports.
 
         It says what is delivered at which position, and the position of the loader; see
         :mod:`pagefeed.contract`.

@@ -139,7 +139,7 @@ def rank_of_environment(rank_name: str, size_name: str) -> tuple[int, int] | Non
     """Return a rank and a world size from variables; None if neither is set.
 
     Raises:
-        InvalidArgumentError: If only one is set, or one is no whole number.
+        InvalidArgumentError: If only one is set, or one is not a whole number.
     """
     rank, size = os.environ.get(rank_name), os.environ.get(size_name)
     if not rank and not size:

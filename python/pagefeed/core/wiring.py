@@ -1,4 +1,4 @@
-"""What the core asks of rooms, none of which it imports.
+"""Functions of rooms that the core calls, without an import of any room.
 
 A setting that a user hands in carries what it does. The core asks here where a user
 handed in nothing, or the short form of a setting.

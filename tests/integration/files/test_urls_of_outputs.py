@@ -52,7 +52,9 @@ def test_a_url_that_lacks_a_slash_is_no_folder():
             lambda url=url: pf.StreamWriter(url, dtype="u2"),
             lambda url=url: pf.Tokenizer(url),
         ):
-            with pytest.raises(pf.errors.InvalidArgumentError, match="is no URL") as at:
+            with pytest.raises(
+                pf.errors.InvalidArgumentError, match="is not a URL"
+            ) as at:
                 call()
             assert "secret" not in str(at.value)
     assert os.listdir() == ["a.parquet"]

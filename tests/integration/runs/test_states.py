@@ -157,9 +157,9 @@ def open_files(dataset, **options):
         ),
         ({"a": 20, "b": 31}, "dataset: rows in them then 50, now 51"),
         # The second file was called "b": it comes first now.
-        ({"0": 30, "a": 20}, "in another order, or written anew; a file that was"),
-        ({"a": 20, "bb": 30}, "in another order, or written anew"),
-        ({"a": 25, "b": 25}, "a file was written anew, or another column is read"),
+        ({"0": 30, "a": 20}, "in another order, or written again; a file that was"),
+        ({"a": 20, "bb": 30}, "in another order, or written again"),
+        ({"a": 25, "b": 25}, "a file was written again, or another column is read"),
     ],
 )
 def test_data_that_changed_are_told_by_what_people_know(tmp_path, changed, message):

@@ -311,5 +311,5 @@ def test_learn_eos_is_checked(source, tok):
     with pytest.raises(InvalidArgumentError, match="learn_eos"):
         pf.Windows(64, eos=2, learn_eos="yes")  # type: ignore[arg-type]
     plain = pf.parquet(source, column="messages").tokenize(tok, text="{number}")
-    with pytest.raises(InvalidArgumentError, match="labels of their own"):
+    with pytest.raises(InvalidArgumentError, match="data that have labels"):
         batches(plain, pf.Windows(8, eos=2, learn_eos=False))

@@ -208,8 +208,8 @@ def check_vocab_size(value: int | None, **token_ids: int | None) -> int | None:
     for name, token in token_ids.items():
         if token is not None and not 0 <= token < size:
             raise InvalidArgumentError(
-                f"{name}={token} is no token id: with vocab_size={size} they are 0 to "
-                f"{size - 1}. If the embedding has more rows, give their number as "
+                f"{name}={token} is not a token id: with vocab_size={size} they are 0 "
+                f"to {size - 1}. If the embedding has more rows, give their number as "
                 "vocab_size"
             )
     return size

@@ -17,7 +17,7 @@ from pagefeed.core._base.late import logger
 from pagefeed.errors import InvalidArgumentError
 
 SHARED_VARIABLE = "PAGEFEED_SHARED_CACHE"
-"""Environment variable: 1 trusts whoever may write a cache folder."""
+"""Environment variable: 1 trusts all users who may write a cache folder."""
 _BEAT = 5.0
 _SILENCE = 60.0
 """Seconds without a beat after which the others no longer wait."""
@@ -147,7 +147,7 @@ def _taken(path: Path) -> int | None:
         if silent > _SILENCE:
             logger.info(
                 "%s: the process that makes this has not moved for %.0f s; this one "
-                "goes on in its place",
+                "continues in its place",
                 *(path, silent),
             )
             return None

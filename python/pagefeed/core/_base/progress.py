@@ -90,8 +90,8 @@ SECONDS_BETWEEN = 0.1
 ProgressCallback: TypeAlias = Callable[["Progress"], object]
 
 _callback: ProgressCallback | None = None
-# It belongs to the process, not to a context: notebooks run each cell in a context of
-# its own, and threads begin with an empty one.
+# It belongs to the process, not to a context: notebooks run each cell in a new context,
+# and threads begin with an empty one.
 
 
 def report_to(callback: ProgressCallback | None) -> ProgressCallback | None:

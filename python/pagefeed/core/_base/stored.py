@@ -374,7 +374,7 @@ def stored_arrays(
 
         def make(why: str | None) -> ArrayFolder:
             if why is not None:
-                logger.info("made anew, since it cannot be used: %s", why)
+                logger.info("made again, since it cannot be used: %s", why)
             with ArrayWriter(path, key, durable=True) as writer:
                 write(writer)
             logger.info("made, and kept: %s", path)

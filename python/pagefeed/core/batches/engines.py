@@ -91,7 +91,7 @@ class ProcessEngine(Locked, Generic[EngineT]):
     def _here(self) -> EngineT:
         if self._started is None or self._started[0] != os.getpid():
             if self._is_closed:
-                raise CancelledError("the loader was closed: make a new one to go on")
+                raise CancelledError("the loader was closed: make another to continue")
             self._started = os.getpid(), self._start()
             _running.add(self._started[1])
         return self._started[1]

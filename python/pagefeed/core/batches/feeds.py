@@ -1,4 +1,4 @@
-"""Feeds: how the sequences of a step become a batch, with columns beside tokens."""
+"""Feeds make a batch of the sequences of a step, with columns besides the tokens."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ColumnsBeside:
         """
         if layout.learn_eos is False:
             raise InvalidArgumentError(
-                "learn_eos=False needs data with labels of their own: leave it out"
+                "learn_eos=False needs data that have labels: leave it out"
             )
 
     def settings(self, fields: Fields, layout: SequenceLayout) -> _core.BesideConfig:  # noqa: ARG002

@@ -53,7 +53,7 @@ class Fields:
     """The fields of a batch, and how its labels are made.
 
     Args:
-        names: Of ``input_ids``, ``labels``, ``position_ids``, ``document_ids``,
+        names: Any of ``input_ids``, ``labels``, ``position_ids``, ``document_ids``,
             ``seq_idx``, ``cu_seqlens``, ``cu_seqlens_padded``, ``max_seqlen``,
             ``doc_lens``, ``max_doc_lens``, ``attention_mask``, ``loss_mask``,
             ``dataset_ids`` (number of each sequence's dataset in
@@ -64,8 +64,8 @@ class Fields:
             expect.
         across_documents: True: the first token of a document is predicted from the last
             token of the document before it in the row. False: it carries no loss, as no
-            token of its own document comes before it. Both hold for labels and weights
-            of the files, too.
+            token of its document comes before it. Both hold for labels and weights of
+            the files, too.
         dtypes: Types of fields that should not have their default type, by field name.
             A type is one of NumPy or torch, or its name: ``labels`` and
             ``position_ids`` int64 or int32, ``document_ids`` int32 or int64,

@@ -75,7 +75,7 @@ class Plan(NamedTuple):
     """Epoch for which each segment is read: uint32 [segments]. 0 unless documents are
     infilled, which differs between epochs."""
     bundles: Bundles | None
-    """Of :class:`Packed`, the pages of each bundle that ``segments.page`` names."""
+    """For :class:`Packed`, the pages of each bundle that ``segments.page`` names."""
 
 
 def plan_of_steps(

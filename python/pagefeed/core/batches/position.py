@@ -1,4 +1,4 @@
-"""Where a loader stands: one value, and the three moves that make another of it."""
+"""Position of a loader: one value, and the three moves that make another of it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Position:
         return replace(self, start=state, running=None, finished=None, is_loaded=False)
 
     def go_on(self, state: LoaderState, running: Iteration) -> Self:
-        """Return the position of a loop that goes on at a state."""
+        """Return the position of a loop that continues at a state."""
         return replace(self.begin(state), running=running)
 
     def done(self, state: LoaderState) -> Self:

@@ -1,4 +1,4 @@
-"""Interface behind loaders of any kind: settings, position, metrics."""
+"""View of a loader of any kind: settings, position, metrics."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class AnyView(Locked, ABC):
     """The state of a loader of any kind on this rank.
 
     It is a :class:`RunView` if every sequence has a number. Other loaders implement
-    this interface by a view of their own.
+    this interface by another view.
 
     Args:
         settings: The settings of the loader, with ``rank`` and ``world_size``.
@@ -69,7 +69,7 @@ class AnyView(Locked, ABC):
     @property
     @abstractmethod
     def position(self) -> Any:
-        """Where the loader stands: the states ``saved``, ``now`` and ``next``."""
+        """Position of the loader: the states ``saved``, ``now`` and ``next``."""
 
     @property
     def num_given(self) -> int:

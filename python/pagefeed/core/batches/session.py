@@ -68,7 +68,7 @@ class RunView(AnyView):
 
     @property
     def position(self) -> Position:
-        """Where the loader stands."""
+        """Position of the loader."""
         return self._position
 
     @property
@@ -147,7 +147,7 @@ class RunView(AnyView):
         if (ended := self.position.start.ended) is not None:
             self._load(ended, None)
         self.begin(self.position.start.again(is_grown=self._grown is not None))
-        self.learning = None  # The weights are known, whatever made them.
+        self.learning = None  # The weights are known, of any origin.
         self._position = replace(self._position, is_loaded=True)
 
     def resume(self, state: LoaderState) -> None:
@@ -317,7 +317,7 @@ class RunView(AnyView):
         self._leave(state)
 
     def _end(self, running: Iteration) -> None:
-        """Go on to the next epoch, all steps of this one taken."""
+        """Continue with the next epoch, all steps of this one taken."""
         if running is self.position.running:
             self._leave(self.run.after(self.position.now), is_done=True)
 
@@ -340,7 +340,7 @@ class RunView(AnyView):
             running.num_padding_rows = 0
 
     def _take_all(self) -> None:
-        """Leave the epoch of the data of before: what begins is of all."""
+        """Leave the epoch of the former data: the next epoch is of all data."""
         if self._grown is not None:
             self._feed.close()
             _, run, self._feed = self._grown
@@ -400,7 +400,7 @@ def _learned(state: LoaderState, learning: Any) -> LoaderState:
 
 
 def open_session(settings: LoaderSettings) -> RunView:
-    """Return the view behind a loader with these settings.
+    """Return the view of a loader with these settings.
 
     Raises:
         InvalidArgumentError: If this kind of source does not support a setting.

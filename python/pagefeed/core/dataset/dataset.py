@@ -1,4 +1,4 @@
-"""Sources and datasets: rows that are read and described, whatever the files are."""
+"""Sources and datasets: rows that are read and described, of files of any kind."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SourceKind: TypeAlias = Literal["tokens", "flat", "text", "mixture"]
 
 
 class Source(ABC):
-    """What a loader can deliver: a dataset or a mixture."""
+    """A source of sequences for a loader: a dataset or a mixture."""
 
     has_end: bool = True
     """Whether an epoch ends."""
@@ -266,7 +266,7 @@ def check_dataset(dataset: Any, name: str) -> None:
             advice += (
                 "; a Loader takes several as pagefeed.mix({'web': (web, 0.7), ...})"
             )
-        raise InvalidArgumentError(f"{name}={dataset!r:.60} is no dataset: {advice}")
+        raise InvalidArgumentError(f"{name}={dataset!r:.60} is not a dataset: {advice}")
 
 
 def known_vocab_size(datasets: Sequence[Dataset]) -> int | None:

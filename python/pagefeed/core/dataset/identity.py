@@ -93,7 +93,7 @@ def _digits(data: bytes) -> str:
 
 
 def same_files(then: str, now: str) -> bool:
-    """Return whether two records are of the same files, whatever rows are selected.
+    """Return whether two records are of the same files, for any selected rows.
 
     Example:
         >>> same_files("8c01 2 90 700 90 11 22 -", "7d02 2 90 700 85 11 22 -")
@@ -143,12 +143,12 @@ def what_changed(then: str, now: str) -> str:
     elif not changes and old.sizes == new.sizes and int(new.files) > 1:
         changes.append(
             "as many files, with as many rows and tokens, but in another order, or "
-            "written anew; a file that was renamed may sort elsewhere: then give "
-            "the paths as a list, in the order of before"
+            "written again; a file that was renamed may sort elsewhere: then give "
+            "the paths as a list, in the former order"
         )
     elif not changes:
         changes.append(
-            "as many files, rows and tokens, but other ones: a file was written anew, "
+            "as many files, rows and tokens, but other ones: a file was written again, "
             "or another column is read"
         )
     return "; ".join(changes)

@@ -218,7 +218,7 @@ class IndexRecipe(Recipe):
         return []
 
     def _naming(self) -> dict[str, Any]:
-        """How the data plane finds the column, where its name is not enough."""
+        """Return how the data plane finds the column, where its name is not enough."""
         return {}
 
     def part_of_cached(self) -> _core.Index | None:
@@ -243,7 +243,7 @@ class IndexRecipe(Recipe):
             return
         kind = own.name.partition("-")[0]
         names = list[str]()
-        with suppress(FileAccessError):  # Whoever writes the index says why.
+        with suppress(FileAccessError):  # The writer of the index says why.
             names = names_in(str(own.parent))
         others = [
             name

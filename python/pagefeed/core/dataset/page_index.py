@@ -118,7 +118,7 @@ class PageIndex:
         self.num_values = core.num_values
         """Number of leaf values that are not null: the tokens of a token column.
 
-        Of texts without lists, as the files' statistics count them.
+        For texts without lists, as the files' statistics count them.
         """
         self.value_bytes = core.value_bytes
         """Bytes of one value in the column's own type; 0 if it is not a number."""
@@ -434,8 +434,8 @@ class PageIndex:
 
         Args:
             page: Number of the page.
-            verify_checksums: Compare the page's checksum, if it has one. Otherwise
-                that is left to whoever reads the tokens.
+            verify_checksums: Compare the page's checksum, if it has one. Otherwise that
+                is left to readers of tokens.
 
         Returns:
             int64 [rows + 1]: row r holds the tokens ``[offsets[r], offsets[r + 1])``.
@@ -451,8 +451,8 @@ class PageIndex:
     def row_lengths(self, pages: Int64Array) -> Int64Array:
         """Return the tokens of the rows of some pages of a token column.
 
-        Checksums are left to whoever reads the tokens: where these alone are damaged,
-        a run goes on and passes over the steps that need them.
+        Checksums are left to readers of tokens: where these alone are damaged, a run
+        continues and passes over the steps that need them.
 
         Args:
             pages: Numbers of pages: int64.

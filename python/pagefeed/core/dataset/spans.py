@@ -104,7 +104,7 @@ class Spans:
 
     @property
     def row_runs(self) -> Int64Array:
-        """First row of the index of each run, and the one behind: int64 [runs, 2]."""
+        """First row of the index and end of each run (exclusive): int64 [runs, 2]."""
         return np.array([[0, self.num_rows]])
 
     def ranks(self, rows: Int64Array) -> Int64Array:
@@ -222,7 +222,7 @@ class Erased(Protocol):
 
     @property
     def runs(self) -> Int64Array:
-        """First row of each run, and the one behind it, rising: int64 [runs, 2]."""
+        """First row and end of each run (exclusive), rising: int64 [runs, 2]."""
 
     @property
     def num_rows(self) -> int:
@@ -309,7 +309,7 @@ def cut_at(
 def refuse_null_tokens(spans: Spans) -> None:
     """Raise an error if a page has a row with a null token.
 
-    A null row is an empty document. A null inside a row is no token, and would shift
+    A null row is an empty document. A null inside a row is not a token, and would shift
     all tokens after it. The index knows all nulls, so the check also covers pages of
     nulls alone, which no sequence reads.
 

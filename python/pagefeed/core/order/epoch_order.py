@@ -109,7 +109,7 @@ class EpochOrder(Ordered):
     """The order in which the units of one epoch are delivered, over all ranks.
 
     It is a pure function of its arguments: rank r of N delivers the positions r, r + N,
-    r + 2N and so on, whatever N is. Its memory does not grow with the dataset, with one
+    r + 2N and so on, for any N. Its memory does not grow with the dataset, with one
     exception: blocks of different sizes need a sum for every 64 of them. Reading on in
     a lane is fast. A jump to another position costs work for about ``window`` units.
 
@@ -263,7 +263,7 @@ class EpochOrder(Ordered):
         ends = np.append(begins[1:], len(lane))[: len(begins)]
         lanes, first = lane[begins].tolist(), places[begins]
         last = places[ends - 1]
-        # Where few places of many are wanted, most of a stretch would be in vain.
+        # If few places of many are wanted, most of a stretch would be in vain.
         last = np.where(last - first < SPARSE * (ends - begins), last, first)
         turns = map(range, first.tolist(), (last + 1).tolist())
         yield from self._reader.prepare(zip(lanes, turns, strict=True))

@@ -174,7 +174,9 @@ class LaneReader:
         lanes = np.array([missing.lane for missing in group])
         begins = np.array([missing.begin for missing in group])
         ends = np.array([missing.end for missing in group])
-        low = np.maximum(0, begins - window.delay)  # What is before has left before.
+        low = np.maximum(
+            0, begins - window.delay
+        )  # Earlier units have left the window.
         high = np.maximum(low, np.minimum(ends, window.lanes.lengths(lanes)))
         num_units, num_left = np.zeros((2, len(group)), dtype=np.int64)
         times, units = ([np.empty(0, dtype=np.int64)] for _ in range(2))

@@ -10,7 +10,9 @@ import numpy as np
 from pagefeed.core._base import Int64Array
 from pagefeed.errors import InvalidArgumentError
 
-NODE_BYTES = 256 << 20  # what the open blocks of all lanes, or a window, may decode to
+NODE_BYTES = (
+    256 << 20
+)  # most decoded bytes of a window, or of the open blocks of all lanes
 BASE_LANES = 48  # divisible by most numbers of ranks of a node, and of small clusters
 
 

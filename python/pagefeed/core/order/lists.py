@@ -115,7 +115,7 @@ class BlockList(UnitList):
     def units(self, chosen: Chosen) -> Generator[None, None, Int64Array]:
         """Find the units at some indices, in two steps: int64 [chosen]."""
         starts, stops = chosen.starts + self._turn, chosen.stops + self._turn
-        # Where the line ends a run goes on at its begin.
+        # A run over the end of the line continues at its begin.
         over = np.flatnonzero((starts < self._size) & (stops > self._size))
         starts = np.insert(starts, over + 1, self._size)
         stops = np.insert(stops, over, self._size)
@@ -124,7 +124,7 @@ class BlockList(UnitList):
         stops[behind] -= self._size
         items, begins, counts = self._starts.cover(starts, stops)
         yield
-        # How many of the indices lie in each item.
+        # Number of indices in each item.
         ends = np.append(0, np.cumsum(counts))
         counts = np.diff(np.searchsorted(chosen.which, ends))
         return self._units(items, begins, counts, self._turned(chosen.indices))

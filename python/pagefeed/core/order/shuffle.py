@@ -154,7 +154,7 @@ class Shuffle:
 
     @property
     def unit(self) -> BlockKind:
-        """What a block is, also in file order."""
+        """Unit of a block, also in file order."""
         return self._kind.unit
 
     @property

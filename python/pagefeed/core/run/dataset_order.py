@@ -94,7 +94,7 @@ class DatasetOrder:
         if index.value_bytes == 0:  # Text and the like: known from stored sizes only.
             rows_per_page = index.num_rows / max(1, len(index))
             return spans.num_pages * rows_per_page * index.mean_row_bytes
-        # Of other columns only those count that have several numbers a token.
+        # Other columns count only if they have several numbers a token.
         return spans.page_values * (value_bytes + wide_bytes(self.dataset))
 
     def ahead(self, state: LoaderState, memory: int, num_ranks: int) -> int:
@@ -168,7 +168,7 @@ class DatasetOrder:
 
     def _unbalanced(self, epoch: int, num_lanes: int) -> Ordered:
         if not self.shuffle.delayed:
-            # A full shuffle has no use of lanes. Of file order the lanes of a mixture
+            # A full shuffle has no use of lanes. In file order the lanes of a mixture
             # say themselves which place of a file is next.
             num_lanes = 1
         order = EpochOrder(

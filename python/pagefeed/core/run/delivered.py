@@ -1,6 +1,6 @@
 """Sequences as a run delivers them: their numbers, and epochs for infilled documents.
 
-Infilled documents are rearranged anew in every epoch. So a cursor says for which epoch
+Infilled documents are rearranged again in every epoch. So a cursor says for which epoch
 each sequence is read, and the engine cuts the documents of its segments accordingly.
 """
 

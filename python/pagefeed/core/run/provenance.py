@@ -1,4 +1,4 @@
-"""Where tokens came from: file, row group, page, row, token range."""
+"""Origins of tokens: file, row group, page, row, token range."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def origins_of_sequence(
     for page, row, first, count, offset in zip(*sequences.parts(sequence), strict=True):
         first_own, end_own = map(layout.without_bos, (int(first), int(first + count)))
         num_bos = int(count) - (end_own - first_own)
-        if layout.eos is not None:  # Which may be the last of these.
+        if layout.eos is not None:  # The separator may be the last token.
             starts = index.row_offsets(int(page))
             end_own = min(end_own, int(starts[row + 1] - starts[row]))
         if first_own >= end_own and not sequences.keeps_empty:

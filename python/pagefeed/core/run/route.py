@@ -194,7 +194,7 @@ class Route:
 
     def _number_at(self, kept_position: int) -> int:
         position = int(self._positions(np.array([kept_position]))[0])
-        if self.end is not None:  # What is skipped behind the end is no step of it.
+        if self.end is not None:  # Skips after the end are not steps.
             position = min(position, self.end)
         return self.first_step + (position - self.start) // self.step_sequences
 
@@ -202,7 +202,7 @@ class Route:
     def _last_number(self) -> tuple[int, int]:
         """Index and number of the last step.
 
-        Borrowed sequences do not count: the step has the number of its own first
+        Borrowed sequences do not count: the step has the number of its first other
         sequence. It keeps this number if the step before it is skipped. The step is
         then known by its size: more than one sequence for each rank, fewer than two.
         """
@@ -305,7 +305,7 @@ class Route:
         first = self.start + self._distance(index)
         return first - self._borrowed if index + 1 == self.num_steps else first
 
-    # What steps of other sizes, or dealt in another way, have of their own.
+    # Overridden for steps of other sizes, or dealt in another way.
 
     def _distance(self, index: int) -> int:
         """Sequences between the start and a step."""

@@ -55,7 +55,7 @@ Positions: TypeAlias = range | Int64Array
 
 @dataclass(kw_only=True, eq=False)
 class Run(ABC):
-    """What a loader delivers on this rank: datasets, order, and sizes."""
+    """Deliveries of a loader on this rank: datasets, order, and sizes."""
 
     sequences: Cut
     """The cut: how rows become sequences."""
@@ -315,7 +315,7 @@ class Run(ABC):
     def origins(self, sequence: int, epoch: int = 0) -> list[Origin]:
         """Return where the tokens of a sequence come from.
 
-        Infilled documents are rearranged anew in every ``epoch``.
+        Infilled documents are rearranged again in every ``epoch``.
         """
         n = int(self.index.dataset_of(np.array([sequence]))[0])
         local = sequence - int(self.index.first_sequence[n])
@@ -402,7 +402,7 @@ class Cursor(ABC):
         numbers: Int64Array = local + self.run.index.first_sequence[dataset]
         if not self.run.datasets[dataset].index.is_infilled:
             return Sequences(numbers)
-        if of_mixture:  # In each of these the epochs of datasets begin anew.
+        if of_mixture:  # In each of these the epochs of datasets begin again.
             key = derive_key(of_mixture, "infill", epoch)
             epoch = int.from_bytes(key[:8], "little")
         epochs = np.full(len(numbers), epoch % MOST_EPOCHS, dtype=np.uint32)

@@ -188,7 +188,7 @@ class LoaderState:
         merged = merge_ranges(skipped)
         if ranges_fit(merged):
             return replace(self, skipped=merged)
-        # Ranges behind serve to look back, which `sizes=None` now forbids.
+        # Earlier ranges serve to look back, which `sizes=None` now forbids.
         ahead = tuple(span for span in merged if span[1] > route.start)
         if not ranges_fit(ahead):
             raise InvalidArgumentError(

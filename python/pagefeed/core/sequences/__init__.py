@@ -1,4 +1,4 @@
-"""How rows become sequences: joined and cut, packed, or one by one.
+"""Cuts of rows into sequences: joined and cut, packed, or one by one.
 
 A :class:`Cut` (:class:`Windows`, :class:`Packed`, :class:`Documents`) makes a
 :class:`SequenceIndex` of the rows of a dataset: sequences numbered in file order and

@@ -94,7 +94,7 @@ class TokenCut(Cut):
 
     def __repr__(self) -> str:
         """Return the settings without those left at their default."""
-        # What is not asked for stays out: states of earlier releases name the rest.
+        # Unused settings stay out: states of earlier releases name the rest.
         by_kind = sorted(fields(self), key=lambda entry: bool(entry.kw_only))
         shown = [
             f"{entry.name}={getattr(self, entry.name)!r}"

@@ -61,7 +61,7 @@ class JoinedIndex:
 
     @property
     def layout(self) -> SequenceLayout:
-        """How the data plane writes the rows into sequences."""
+        """Layout by which the data plane writes rows into sequences."""
         return self.parts[0].layout
 
     @property

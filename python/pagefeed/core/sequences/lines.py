@@ -188,7 +188,7 @@ def _lines_of_files(file_first: Int64Array, least: int, join: Join) -> Int64Arra
         return np.arange(len(file_first))
     before: list[int] = file_first.tolist()
     starts, following = [0], 0
-    last = bisect_right(before, before[-1] - least) - 1  # Where a line may begin yet.
+    last = bisect_right(before, before[-1] - least) - 1  # The last begin of a line.
     while True:
         following = bisect_left(before, before[following] + least)
         if following > last:

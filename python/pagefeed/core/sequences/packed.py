@@ -40,7 +40,7 @@ BLOCK_SEQUENCES = 200
 Less than one sequence of a block is padding: never more than 0.5 %.
 """
 FEWEST_SEQUENCES, MOST_BYTES = 32, 128 << 20
-"""Blocks end at this many bytes beside tokens, but hold at least so many sequences."""
+"""Fewest sequences of a block, and bytes of other columns at which a block ends."""
 
 PACKING = 2
 """Changes whenever documents of the same lengths are packed differently."""
@@ -63,7 +63,7 @@ class Packed(TokenCut):
         length: Tokens of a sequence.
         eos: Token written after every row.
         bos: Token written before every row.
-        learn_eos: For data with labels of its own, such as chats. True: the label of
+        learn_eos: For data with labels, such as chats. True: the label of
             ``eos`` is ``eos``, so a model learns to end there. False: ``eos`` carries
             no loss. Required with such data, unless the chat template writes ``eos``.
         split: ``"long"`` splits documents that are longer than ``length``. It also
@@ -126,7 +126,7 @@ class Packed(TokenCut):
 
     @property
     def layout(self) -> SequenceLayout:
-        """How the data plane writes the rows into sequences."""
+        """Layout by which the data plane writes rows into sequences."""
         return SequenceLayout(
             bos=self.bos,
             eos=self.eos,

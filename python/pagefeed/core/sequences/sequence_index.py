@@ -105,7 +105,7 @@ _PIECE = 1 << 18
 
 @dataclass(frozen=True, kw_only=True)
 class SequenceLayout:
-    """How the data plane writes the rows of pages into sequences."""
+    """Layout by which the data plane writes rows of pages into sequences."""
 
     bos: int | None = None
     """Token before every row, also an empty or null one."""
@@ -212,7 +212,7 @@ class SequenceIndex(Protocol):
     num_padding_tokens: int = 0
     """Padding of all sequences together."""
     columns: tuple[str, ...] = ()
-    """Columns that sequences carry beside tokens."""
+    """Columns that sequences carry with their tokens."""
     has_tokens: bool = True
     """Whether the column has tokens that can be counted."""
     reads_lengths: bool = False

@@ -44,7 +44,7 @@ class Windows(TokenCut):
             loader's padding token, ``"drop"`` leaves it out.
         eos: Token written after every row.
         bos: Token written before every row.
-        learn_eos: For data with labels of its own, such as chats. True: the label of
+        learn_eos: For data with labels, such as chats. True: the label of
             ``eos`` is ``eos``, so a model learns to end there. False: ``eos`` carries
             no loss. Required with such data, unless the chat template writes ``eos``.
         overlap: Tokens that a window repeats from the end of the window before.
@@ -140,7 +140,7 @@ class WindowIndex(SpanIndex):
         line = np.minimum(line, len(self._line_first_span) - 2)
         tokens = self.lines.first(spans)
         sequence = -((self._shift[line] - tokens) // self.stride)  # Rounded up.
-        # If none begins there or behind in the line, it is the first of the next.
+        # If none begins there or later in the line, it is the first of the next.
         return np.minimum(sequence, self.line_first_sequence[line + 1])
 
     def spans_of(self, sequences: Int64Array) -> Int64Array:
@@ -177,7 +177,7 @@ class WindowIndex(SpanIndex):
         before = borders[line]
         low = np.maximum(begins[of], before) - before
         high = np.minimum(ends[of], borders[line + 1]) - before
-        # The first window that ends behind the first token, and the last that begins
+        # The first window that ends after the first token, and the last that begins
         # by the last one.
         early = np.maximum(-(-(low + 1 - self.length) // self.stride), 0)
         late = (high - 1) // self.stride + 1

@@ -58,7 +58,7 @@ def check_files_given(
         raise InvalidArgumentError("paths is empty: name at least one file")
     seen: set[str] = set()
     for file in files:
-        is_plain = file.isascii()  # Of a million names, each sign takes seconds.
+        is_plain = file.isascii()  # With a million names, each sign takes seconds.
         if not is_plain and any("\ud800" <= sign <= "\udfff" for sign in file):
             raise InvalidArgumentError(
                 f"{file!a} is not a name in UTF-8: rename the file"
@@ -94,8 +94,8 @@ def plain_path(path: object, name: str) -> str:
     if re.match(r"(s3a?|gc?s|az|azure|hf|https?):/?(?!/)", text):
         scheme = text.partition(":")[0]  # The rest may hold a secret.
         raise InvalidArgumentError(
-            f"{name}={scheme}:... is no URL: write {scheme}://..., or ./{scheme}: for "
-            "a folder of this name"
+            f"{name}={scheme}:... is not a URL: write {scheme}://..., or ./{scheme}: "
+            "for a folder of this name"
         )
     return text
 
@@ -186,7 +186,7 @@ def check_finished(folder: str, *, is_begun: bool, is_ended: bool) -> None:
         raise FileAccessError(
             f"{folder.rstrip('/')} is not finished: it holds {UNFINISHED}, and no "
             f"{MANIFEST} yet. Wait for the job that writes it, start the job again to "
-            "go on, or remove the folder"
+            "continue, or remove the folder"
         ).at(file=folder)
 
 
