@@ -1,7 +1,7 @@
 //! Bit-packed dictionary indices, unpacked and looked up.
 //!
 //! Real token columns are 13 to 17 bits wide, in runs of about 500 values. On such
-//! runs AVX2 unpacks eight indices in six instructions; the lookups stay scalar,
+//! runs AVX2 unpacks eight indices in six instructions, NEON four; the lookups stay scalar,
 //! because a table of 16-bit entries is served from the nearest caches faster than
 //! gathers fetch it, and are put together to eight before they are stored.
 
@@ -120,18 +120,27 @@ pub(crate) fn unpack_chunks(
 pub(crate) fn unpack(packed: &Packed<'_>, from: usize, output: &mut [u32]) -> u32 {
     debug_assert!(from.is_multiple_of(8) && from + output.len() <= packed.count);
     let bytes = &packed.bytes[(from / 8 * packed.width as usize).min(packed.bytes.len())..];
+    let (done, largest) = match packed.width {
+        1..=lanes::MAX_WIDTH => unpack_lanes(bytes, packed.width, output),
+        _ => (0, 0),
+    };
+    let skipped = done / 8 * packed.width as usize;
+    let rest = &mut output[done..];
+    largest.max(unpack_scalar(&bytes[skipped..], packed.width, rest))
+}
+
+/// Unpacks groups of eight values by the processor's vectors, if it has them. Returns the
+/// number of values unpacked, and the largest of them.
+fn unpack_lanes(bytes: &[u8], width: u32, output: &mut [u32]) -> (usize, u32) {
+    #[cfg(target_arch = "aarch64")]
+    return neon::unpack(bytes, width as usize, output);
     #[cfg(target_arch = "x86_64")]
-    if (1..=avx2::MAX_WIDTH).contains(&packed.width) && is_x86_feature_detected!("avx2") {
+    if is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has AVX2.
-        let (done, largest) = unsafe { avx2::unpack(bytes, packed.width, output) };
-        let skipped = done / 8 * packed.width as usize;
-        return largest.max(unpack_scalar(
-            &bytes[skipped..],
-            packed.width,
-            &mut output[done..],
-        ));
+        return unsafe { avx2::unpack(bytes, width as usize, output) };
     }
-    unpack_scalar(bytes, packed.width, output)
+    #[cfg(not(target_arch = "aarch64"))]
+    (0, 0)
 }
 
 /// Unpacks `output.len()` values that begin with `bytes`; returns the largest.
@@ -150,18 +159,16 @@ fn unpack_scalar(bytes: &[u8], width: u32, output: &mut [u32]) -> u32 {
     largest
 }
 
-#[cfg(target_arch = "x86_64")]
-mod avx2 {
-    use std::arch::x86_64::*;
-
+/// Eight values at a time, in halves of four that are loaded as 16 bytes each.
+mod lanes {
     /// Greatest width at which four values and the bits before them fit a load of 16
     /// bytes, with each value in four of these bytes.
     pub(super) const MAX_WIDTH: u32 = 25;
 
     /// Bytes of its half that each 32-bit lane gets, by bit width.
-    const SHUFFLES: [[u8; 32]; MAX_WIDTH as usize + 1] = shuffles();
+    pub(super) const SHUFFLES: [[u8; 32]; MAX_WIDTH as usize + 1] = shuffles();
     /// Bits by which each lane is shifted down afterwards, by bit width.
-    const SHIFTS: [[u32; 8]; MAX_WIDTH as usize + 1] = shifts();
+    pub(super) const SHIFTS: [[u32; 8]; MAX_WIDTH as usize + 1] = shifts();
 
     /// Bits before lane `lane` in the 16 bytes its half is loaded from.
     const fn bit_of(width: usize, lane: usize) -> usize {
@@ -189,6 +196,63 @@ mod avx2 {
         }
         tables
     }
+
+    /// Returns the byte where the second half of a group begins.
+    pub(super) const fn second_half(width: usize) -> usize {
+        4 * width / 8
+    }
+
+    /// Returns the number of groups of `num_values` whose loads stay inside `num_bytes`.
+    pub(super) fn num_groups(num_bytes: usize, width: usize, num_values: usize) -> usize {
+        // A group at `8 * group * width` bits is loaded up to the second half's end.
+        let loadable = (num_bytes + width).saturating_sub(second_half(width) + 16) / width;
+        loadable.min(num_values / 8)
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+mod neon {
+    use std::arch::aarch64::*;
+
+    use super::lanes::{SHIFTS, SHUFFLES, num_groups, second_half};
+
+    /// Unpacks groups of eight values while loads stay inside `bytes`. Returns the
+    /// number of values unpacked, and the largest of them.
+    pub(super) fn unpack(bytes: &[u8], width: usize, output: &mut [u32]) -> (usize, u32) {
+        let groups = num_groups(bytes.len(), width, output.len());
+        let (shuffles, shifts) = (SHUFFLES[width].as_ptr(), SHIFTS[width].as_ptr());
+        // SAFETY: every processor of this kind has NEON. Tables have 32 bytes, and
+        // `groups` was chosen so that loads end inside `bytes` and stores inside `output`.
+        unsafe {
+            // Shifted up by a negative number: down.
+            let down = |at| vnegq_s32(vreinterpretq_s32_u32(vld1q_u32(shifts.add(at))));
+            let halves = [
+                (0, vld1q_u8(shuffles), down(0)),
+                (second_half(width), vld1q_u8(shuffles.add(16)), down(4)),
+            ];
+            let mask = vdupq_n_u32((1 << width) - 1);
+            let mut largest = vdupq_n_u32(0);
+            let mut to = output.as_mut_ptr();
+            for group in 0..groups {
+                for (byte, shuffle, shift) in halves {
+                    let loaded = vld1q_u8(bytes.as_ptr().add(group * width + byte));
+                    let lanes = vreinterpretq_u32_u8(vqtbl1q_u8(loaded, shuffle));
+                    let values = vandq_u32(vshlq_u32(lanes, shift), mask);
+                    largest = vmaxq_u32(largest, values);
+                    vst1q_u32(to, values);
+                    to = to.add(4);
+                }
+            }
+            (groups * 8, vmaxvq_u32(largest))
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    use std::arch::x86_64::*;
+
+    use super::lanes::{SHIFTS, SHUFFLES, num_groups, second_half};
 
     /// Appends the entries of all indices, eight at a time: single stores would take
     /// longest.
@@ -222,12 +286,9 @@ mod avx2 {
     /// Unpacks groups of eight values while loads stay inside `bytes`. Returns the
     /// number of values unpacked, and the largest of them.
     #[target_feature(enable = "avx2")]
-    pub(super) fn unpack(bytes: &[u8], width: u32, output: &mut [u32]) -> (usize, u32) {
-        let width = width as usize;
-        let second = 4 * width / 8;
-        // A group at `8 * group * width` bits is loaded up to `second + 16` bytes on.
-        let loadable = (bytes.len() + width).saturating_sub(second + 16) / width;
-        let groups = loadable.min(output.len() / 8);
+    pub(super) fn unpack(bytes: &[u8], width: usize, output: &mut [u32]) -> (usize, u32) {
+        let second = second_half(width);
+        let groups = num_groups(bytes.len(), width, output.len());
         // SAFETY: unaligned loads from tables of 32 bytes.
         let (shuffle, shift) = unsafe {
             (
