@@ -51,3 +51,20 @@ def test_killed_between_checkpoints(tmp_path, world_size):
             "dropped": 0,
         }
         assert report["tiers"][""] == [0, ROWS // 2, ROWS // 2]
+
+
+def test_asynchronous_answers_are_killed(tmp_path):
+    script = ROOT / "examples" / "conversations.py"
+    subprocess.run([sys.executable, script, tmp_path / "rows"], check=True)
+    # The last step's batch is collated ahead: its prompts are still in flight.
+    steps = ROWS // 4 - 2
+    options = {"world_size": 1, "steps": steps}
+    killed = {"kill": KILLED, "expect": -signal.SIGKILL}
+    run_job("async_prompts", tmp_path, **options, resume=False, **killed)
+    [report] = run_job("async_prompts", tmp_path, **options, resume=True)
+    text = (tmp_path / "steps.jsonl").read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    again = [step for step, _ in lines].index(SAVED + 1, KILLED)
+    kept = [row for _, rows in [*lines[:SAVED], *lines[again:]] for row in rows]
+    assert len(kept) == len(set(kept)) == report["counts"][""]["committed"]
+    assert len(kept) >= 4 * steps - 4

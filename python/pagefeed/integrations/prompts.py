@@ -6,17 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pagefeed.core._base import require
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.accelerate import Remaining, accelerate, expected_ranks
 from pagefeed.integrations.checks import check_has
-from pagefeed.integrations.delivery import KEY
+from pagefeed.integrations.rollouts import attach_rollouts
+from pagefeed.integrations.saved_prompts import SavedPrompts
 from pagefeed.prompts import PromptQueue
 from pagefeed.run import Ticket
-
-_Callback: Any = require(
-    "transformers", extra="transformers", purpose=__name__
-).TrainerCallback
 
 __all__ = ["PromptCallback", "attach_queue", "prompts_of_step"]
 
@@ -84,10 +80,11 @@ class PromptSteps:
             yield from [batch] * self._times
 
 
-class PromptCallback(_Callback):
+class PromptCallback(SavedPrompts):
     """Commits the prompts of each step, and saves the queue in checkpoints."""
 
     def __init__(self, steps: PromptSteps) -> None:
+        super().__init__(steps.queue)
         self._steps = steps
         self._scores: defaultdict[tuple[str, int], list[float]] = defaultdict(list)
 
@@ -103,26 +100,14 @@ class PromptCallback(_Callback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Begin with the queue as it is, or continue where the checkpoint was saved."""
-        del control
-        if args.max_steps <= 0:
-            raise InvalidArgumentError(
-                "a queue of prompts does not know its steps: give the trainer max_steps"
-            )
+        super().on_train_begin(args, state, control)
         self._steps.num_behind = state.global_step * args.gradient_accumulation_steps
-        if state.global_step:
-            saved = state.stateful_callbacks.get(KEY, {}).get("attributes", {})
-            if "prompts" not in saved:
-                raise InvalidArgumentError(
-                    "the checkpoint was saved without this queue of prompts: begin a "
-                    "new run from the model alone"
-                )
-            self._steps.queue.load_state_dict(saved["prompts"])
-        self._steps.queue.check_ranks()
+        self.queue.check_ranks()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Commit the prompts of the step, and store the queue for a checkpoint."""
         del args, control
-        queue, tickets = self._steps.queue, self._steps.tickets
+        queue, tickets = self.queue, self._steps.tickets
         told = dict(self._scores)
         self._scores.clear()
         gathered = accelerate.utils.gather_object([told])
@@ -134,16 +119,17 @@ class PromptCallback(_Callback):
         scored = [ticket for ticket in tickets if ticket.key in means]
         queue.commit(scored, [means[ticket.key] for ticket in scored])
         queue.commit([ticket for ticket in tickets if ticket.key not in means])
-        saved = {"prompts": queue.state_dict()}
-        state.stateful_callbacks[KEY] = {"args": {}, "attributes": saved}
+        self.store(state)
 
 
-def attach_queue(trainer: Any, queue: PromptQueue) -> PromptCallback:
+def attach_queue(trainer: Any, queue: PromptQueue) -> SavedPrompts | None:
     """Feed a trainer of TRL that generates answers from a queue.
 
     Raises:
         InvalidArgumentError: If trainer and queue do not fit.
     """
+    if hasattr(trainer, "rollout_worker"):
+        return attach_rollouts(trainer, queue)
     check_has(trainer, ["num_generations"], "a trainer of TRL that generates answers")
     prompts, times = prompts_of_step(trainer)
     steps = PromptSteps(

@@ -43,7 +43,6 @@ from pagefeed.integrations.evaluation import TokenMeans, held_out, measured
 from pagefeed.integrations.layers import Leak, check_layers
 from pagefeed.integrations.learning import EVERY, make_learner, watch_losses
 from pagefeed.integrations.prompts import (
-    PromptCallback,
     attach_queue,
     prompts_of_step,
 )
@@ -251,7 +250,7 @@ def attach(
     every: int = EVERY,
     leak: Leak = "refused",
     on_spike: SpikeRule | Literal[True] | None = None,
-) -> LoaderCallback | PromptCallback:
+) -> Any:
     """Feed a ``Trainer`` from a loader; its checkpoints contain the loader's position.
 
     Every ``trainer.train()`` is a whole run, from the beginning of an epoch.
@@ -295,6 +294,10 @@ def attach(
             mean loss is far above those before, as ``spike-STEP-rank-RANK.csv`` next to
             the checkpoints, and warns. Or a function of a mean loss and those of up to
             32 batches before on this rank, which says whether it is a spike.
+
+    Returns:
+        A :class:`LoaderCallback`; for a queue a callback with ``score``, or None on
+        ranks without prompts.
 
     Raises:
         InvalidArgumentError: If trainer and loader do not fit.
