@@ -117,7 +117,7 @@ class PromptRollouts:
         return done
 
 
-class _Batches(set[int]):
+class _Collated(set[int]):
     """Groups that were collated, batch by batch: the trainer collates ahead."""
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ class RolloutCallback(SavedPrompts):
     def __init__(self, trainer: Any, worker: PromptRollouts) -> None:
         super().__init__(worker.prompts)
         self._worker = worker
-        trainer._trained_groups = self._batches = _Batches()  # noqa: SLF001 - counts them
+        trainer._trained_groups = self._batches = _Collated()  # noqa: SLF001 - counts them
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Commit the groups of the step, and store the queue for a checkpoint."""
