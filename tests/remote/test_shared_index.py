@@ -1,6 +1,5 @@
 """An index that is written once: no listing, no footers, the same dataset."""
 
-import hashlib
 import io
 import json
 import logging
@@ -12,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
+from made.changed_indexes import HEAD, head_and_body, shared
 from pagefeed.cli import main
 from pagefeed.core.storage import paths
 from pagefeed.dataset import check_index, write_index
@@ -23,7 +23,6 @@ CORPUS = "s3://corpus/web"
 INDEX = f"{CORPUS}/_pagefeed"
 KEY = "corpus/web/_pagefeed/tokens.pages.index"
 NUM_FILES = 40
-HEAD = 16 << 10
 
 
 def file_of(number, rows=6):
@@ -214,17 +213,6 @@ def raise_interrupt(*_):
     raise KeyboardInterrupt
 
 
-def head_and_body(data):
-    return json.loads(data[:HEAD]), data[HEAD:]
-
-
-def sealed(head, body):
-    """A file that is changed on purpose: its digest is right."""
-    digest = hashlib.blake2b(body, digest_size=16).hexdigest()
-    head |= {"digest": digest, "num_bytes": len(body)}
-    return json.dumps(head).encode().ljust(HEAD) + body
-
-
 WRONG = [-1, 2**70, 1.5, "x", None, [], {}, True, "../x", 0, [[0]], ["a", 1]]
 
 
@@ -270,7 +258,7 @@ def test_a_damaged_index_is_refused_at_once_and_replaced(store, damage):
         "half": good[: HEAD + len(body) // 2],
         "flipped": good[:-2000] + bytes([good[-2000] ^ 1]) + good[-1999:],
         "longer": good + b"x",
-        "sealed": sealed(head, body[: len(body) // 2]),
+        "sealed": shared(head, body[: len(body) // 2]),
     }
     if damage == "gone":
         del store.objects[KEY], store.tags[KEY]

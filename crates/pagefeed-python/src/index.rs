@@ -202,14 +202,29 @@ impl Index {
         })
     }
 
-    /// Returns the files among these that changed since they were indexed, or are gone.
-    /// Handles Ctrl-C.
-    fn changed_files(&self, py: Python<'_>, files: Vec<usize>) -> PyResult<Vec<usize>> {
+    /// The same index, written by others: local files are compared with their footers when
+    /// they are first read.
+    fn of_others(&self, py: Python<'_>) -> PyResult<Self> {
+        let index = detached(py, || self.index.of_others())?;
+        let mut copy = self.copy();
+        copy.index = Arc::new(index);
+        Ok(copy)
+    }
+
+    /// Returns the files among these that changed since they were indexed, or are gone; with
+    /// `by_footers`, refuses others of which the footer has other pages. Handles Ctrl-C.
+    #[pyo3(signature = (files, *, by_footers = false))]
+    fn changed_files(
+        &self,
+        py: Python<'_>,
+        files: Vec<usize>,
+        by_footers: bool,
+    ) -> PyResult<Vec<usize>> {
         let storage = self.storage();
         let nothing = || Ok(());
         cancellable(py, nothing, |cancel| {
             let storage = stopped_by(&storage, cancel);
-            self.index.changed_files(&*storage, &files)
+            self.index.changed_files(&*storage, &files, by_footers)
         })
     }
 

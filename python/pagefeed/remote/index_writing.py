@@ -286,7 +286,8 @@ def check_index(
     core, listed = shared.core, {*files.files}
     names = core.files
     indexed = {*names}
-    changed = core.changed_files([n for n, file in enumerate(names) if file in listed])
+    left = [n for n, file in enumerate(names) if file in listed]
+    changed = core.changed_files(left, by_footers=True)
     return IndexDifferences(
         written=shared.head.written,
         num_files=len(names),

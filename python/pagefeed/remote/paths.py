@@ -76,16 +76,19 @@ def _among(path: str, storage: Storage, files: Sequence[str]) -> list[str]:
 
 
 def roots_of(paths: Paths, files: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return paths, absolute and without a last slash, except those in ``files``.
+    """Return paths, absolute and without a last slash; none if all are in ``files``.
 
     Example:
         >>> roots_of(["s3://bucket/web/", "file:///corpus", "/a"], files=["/a"])
-        ('s3://bucket/web', '/corpus')
+        ('s3://bucket/web', '/corpus', '/a')
+        >>> roots_of(["/a"], files=["/a"])
+        ()
     """
     given = [path.removeprefix("file://") for path in plain_paths(paths)]
-    full = (path if is_url(path) else os.path.abspath(path) for path in given)
-    single_files = {*files}
-    return tuple(path.rstrip("/") for path in full if path not in single_files)
+    full = [path if is_url(path) else os.path.abspath(path) for path in given]
+    if {*files}.issuperset(full):
+        return ()
+    return tuple(path.rstrip("/") for path in full)
 
 
 def listed_folder(url: str) -> str | None:

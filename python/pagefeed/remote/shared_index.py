@@ -27,6 +27,7 @@ from pagefeed.errors import (
     InvalidArgumentError,
     MissingFileError,
     StaleFileError,
+    shown_path,
 )
 from pagefeed.remote.outputs import OutputFolder
 from pagefeed.remote.paths import matches, roots_of
@@ -132,16 +133,27 @@ class Head:
         """
         indexed = {*files}
         for path in roots_of(paths):
-            is_within = any(
-                f"{path}/".startswith(f"{root}/") or matches(path, root)
-                for root in self.paths
-            )
-            if not is_within and path not in indexed:
+            if not self._covers(path) and path not in indexed:
                 raise InvalidArgumentError(
                     f"index={path_of_index} has {self.num_files} files ({self.shown}), "
-                    f"and {path.partition('?')[0]} is not within these: name them, or "
+                    f"and {shown_path(path)} is not within these: name them, or "
                     "write the index of all that you name"
                 )
+
+    def file_outside(self, files: Sequence[str]) -> str | None:
+        """Return the first file that is none of the paths, if these say anything."""
+        if not self.paths:
+            return None
+        # Files of the hub have their commit in them.
+        below = (*(f"{root}/" for root in self.paths), "hf://")
+        others = (file for file in files if not file.startswith(below))
+        return next((file for file in others if not self._covers(file)), None)
+
+    def _covers(self, path: str) -> bool:
+        return any(
+            f"{path}/".startswith(f"{root}/") or matches(path, root)
+            for root in self.paths
+        )
 
 
 def packed_index(core: _core.Index, head: Callable[[str, int], Head]) -> bytes:
@@ -264,9 +276,6 @@ class ColumnIndex:
             CorruptFileError: If it is damaged, or is not what its head says.
         """
         folder, storage = self.shared.cache_dir, self.shared.storage
-        if folder is None:
-            with tempfile.TemporaryDirectory(prefix="pagefeed-") as drafts:
-                return self._fetched(Path(drafts) / "index")
 
         def make(why: str | None) -> _core.Index:
             if why is not None:
@@ -274,9 +283,10 @@ class ColumnIndex:
             with tempfile.TemporaryDirectory(prefix="pagefeed-") as drafts:
                 return self._fetched(Path(drafts) / "index")
 
-        return kept_index(
-            Path(folder) / f"{self.head.digest}.pagefeed-index", storage, make
-        )
+        if folder is None:
+            return make(None).of_others()
+        kept = Path(folder) / f"{self.head.digest}.pagefeed-index"
+        return kept_index(kept, storage, make).of_others()
 
     def _fetched(self, file: Path) -> _core.Index:
         path = self.shared.folder.path_of(self.name)
@@ -289,7 +299,7 @@ class ColumnIndex:
             found, expected = digest.hexdigest(), self.head.digest
             _expect(found == expected, f"its digest is {found}, expected {expected}")
             core = _core.Index.open(file, storage=self.shared.storage.handle)
-            problem = _problem_of(core, self.head)
+            problem = _problem_of(core.of_others(), self.head)
             _expect(not problem, problem)
         except (ValueError, CorruptFileError, MissingFileError) as error:
             raise CorruptFileError(f"{path} is damaged: {error}; {_AGAIN}").at(
@@ -313,8 +323,10 @@ def _problem_of(core: _core.Index, head: Head) -> str:
             return f"{name} is {value}, and its head has {getattr(head, name)}"
     if len({*files}) < len(files):
         return "a file is in it twice"
-    if any(not file or "\0" in file for file in files):
-        return "the name of a file is empty or has a zero byte"
+    if any(not file or "\0" in file or "/../" in file for file in files):
+        return "the name of a file is empty, has a zero byte or climbs by /../"
+    if (outside := head.file_outside(files)) is not None:
+        return f"{shown_path(outside)} is not within {head.shown}"
     pages = np.arange(num_pages + 1)
     sums = [np.array([*core.file_first_page(), num_pages])]
     for table, total in (

@@ -55,7 +55,11 @@ impl Index {
             all.push_tables(&index.tables, start..stop)
                 .map_err(|error| error.in_column(&first.column))?;
         }
-        all.finish(&first.column, first.of_table)
+        let joined = all.finish(&first.column, first.of_table)?;
+        match indexes.iter().any(|index| index.compared.is_some()) {
+            true => joined.of_others(),
+            false => Ok(joined),
+        }
     }
 }
 

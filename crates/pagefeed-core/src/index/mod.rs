@@ -12,6 +12,7 @@ mod concat;
 mod files;
 mod flat;
 mod flat_index;
+mod footers;
 mod line;
 mod locate;
 mod lookup;

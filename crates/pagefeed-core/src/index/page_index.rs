@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use arrow_schema::{DataType, Field};
 use twox_hash::XxHash3_128;
@@ -39,6 +40,8 @@ pub struct Index {
     pub(super) fingerprint: String,
     /// Whether a table names the column: the files may call it otherwise.
     pub(super) of_table: bool,
+    /// Whether each file was compared with its footer, if others wrote the index.
+    pub(super) compared: Option<Arc<[AtomicBool]>>,
 }
 
 impl Index {
@@ -62,6 +65,7 @@ impl Index {
             flat: None,
             fingerprint,
             of_table,
+            compared: None,
         }
     }
 
@@ -93,8 +97,14 @@ impl Index {
         })
     }
 
-    /// Returns the files among these that changed since they were indexed.
-    pub fn changed_files(&self, store: &dyn Storage, files: &[usize]) -> Result<Vec<usize>> {
+    /// Returns the files among these that changed since they were indexed. With `by_footers`
+    /// the footers of the others are read, and must have the pages of the index.
+    pub fn changed_files(
+        &self,
+        store: &dyn Storage,
+        files: &[usize],
+        by_footers: bool,
+    ) -> Result<Vec<usize>> {
         let threads = store.num_in_flight().clamp(1, 64);
         let changed = on_threads(threads, files.len(), || {
             |number: usize| {
@@ -102,7 +112,11 @@ impl Index {
                 if file >= self.num_files() {
                     return Err(Error::invalid("there is no such file"));
                 }
-                match store.check_one(&self.file(file)) {
+                let checked = match by_footers {
+                    true => self.compare(store, file),
+                    false => store.check_one(&self.file(file)),
+                };
+                match checked {
                     Ok(()) => Ok(false),
                     Err(error) if error.kind() == Kind::Stale => Ok(true),
                     Err(error) if error.kind() == Kind::Io(ErrorKind::NotFound) => Ok(true),

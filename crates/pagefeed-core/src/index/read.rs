@@ -27,6 +27,7 @@ impl Index {
     ) -> Result<Vec<PageRun>> {
         let runs = runs(self, page)?;
         let file = runs.file;
+        self.compare_once(store, self.pages().file[runs.found.span] as usize)?;
         let schema = self.schema(self.pages().file[runs.found.span]);
         let each = runs.of_leaves.zip(&schema.leaves).enumerate();
         each.map(|(number, (run, leaf))| {

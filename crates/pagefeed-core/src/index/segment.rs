@@ -251,5 +251,6 @@ fn from_batch(batch: &RecordBatch) -> Result<Index> {
         tables,
         driving,
         fingerprint: text(FINGERPRINT)?.clone(),
+        compared: None,
     })
 }

@@ -282,7 +282,7 @@ fn other_bytes_with_the_old_size_and_time_are_refused_and_other_permissions_are_
         store.read(&file, 0..4).unwrap();
         store.read(&file, 0..4).unwrap();
         index.check_files(store).unwrap();
-        assert_eq!(index.changed_files(store, &[0]).unwrap(), []);
+        assert_eq!(index.changed_files(store, &[0], false).unwrap(), []);
     }
     let mut other = bytes.clone();
     other[6] ^= 1;
@@ -299,7 +299,7 @@ fn other_bytes_with_the_old_size_and_time_are_refused_and_other_permissions_are_
                     .contains("it was rewritten in place, with its old time")
             );
         }
-        assert_eq!(index.changed_files(store, &[0]).unwrap(), [0]);
+        assert_eq!(index.changed_files(store, &[0], false).unwrap(), [0]);
     }
     rewrite(&path, &bytes);
     store.read(&file, 0..4).unwrap();

@@ -11,7 +11,7 @@ use std::ops::Range;
 use super::chunk::{ChunkPages, StoredPage};
 use offset_index::{LevelHistograms, PageLevels, PageLocation, parse_offset_index, wrong};
 pub use regions::Regions;
-pub use walk::ChunkReader;
+pub use walk::{ChunkReader, FORGOTTEN_BYTES};
 pub use whole::whole;
 
 use crate::error::{Error, Result};

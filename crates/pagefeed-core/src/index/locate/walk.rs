@@ -23,7 +23,7 @@ const HEADER_WINDOW: u64 = 16 << 10;
 const PAGE_WINDOW: u64 = 4 << 20;
 /// Writers before parquet-mr 1.2.9 forget the dictionary page's header in the chunk's
 /// size (PARQUET-816).
-const FORGOTTEN_BYTES: u64 = 100;
+pub const FORGOTTEN_BYTES: u64 = 100;
 
 /// Reads the pages of one chunk, forward.
 pub struct ChunkReader<'a> {
