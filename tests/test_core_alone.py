@@ -14,7 +14,7 @@ from pagefeed import _core
 
 DATA_PLANE = Path(_core.__file__)
 PACKAGE = DATA_PLANE.parent
-CORE = ("core", "errors.py", "contract.py", DATA_PLANE.name)
+CORE = ("core", "errors.py", "parsing.py", "contract.py", DATA_PLANE.name)
 """The core and the contract, with the data plane and the names that it exports."""
 
 RUN = """

@@ -20,6 +20,7 @@ BELOW = (
     *(
         "_core",
         "errors",
+        "parsing",
         "_removed",
         "core",
         *(f"core.{name}" for name in CORE),

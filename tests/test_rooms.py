@@ -22,7 +22,7 @@ from pagefeed.rooms import STATE_PARTS, state_part
 
 PACKAGE = Path(__file__).resolve().parent.parent / "python" / "pagefeed"
 
-CORE = ("core", "errors", "contract", "_core")
+CORE = ("core", "errors", "parsing", "contract", "_core")
 FACES = ("__init__", "__main__", "_removed", "rooms", "dataset", "run")
 """What names the rooms for users, and wires them in."""
 

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -37,11 +38,11 @@ def write_files(folder: Path, **options: object) -> None:
 class Corpus:
     """A folder with the shared index of each of its two columns."""
 
-    def __init__(self, path: Path, kind: object = True, **options: object) -> None:
+    def __init__(self, path: Path, kind: Any = True, **options: object) -> None:
         self.data, self.folder, self.kind = path / "d", path / "d" / "_pagefeed", kind
         write_files(self.data, **options)
         for column in ("tokens", "other"):
-            write_index(self.data, self.folder, column=column, page_index=kind)  # type: ignore[arg-type]
+            write_index(self.data, self.folder, column=column, page_index=kind)
         self.whole = self.read()
 
     def file(self, column: str) -> Path:
@@ -56,14 +57,14 @@ class Corpus:
     def body(self, column: str) -> bytes:
         return head_and_body(self.file(column).read_bytes())[1]
 
-    def read(self, **options: object) -> list[list[int]]:
+    def read(self, cache_dir: Path | None = None) -> list[list[int]]:
         """The rows, by windows of one row each."""
         data = pf.parquet(
             self.data,
             column="tokens",
             index=self.folder,
             page_index=self.kind,
-            **options,
+            cache_dir=cache_dir,
         )
         loader = pf.Loader(data, sequences=pf.Windows(LENGTH), batch_size=1, seed=1)
         return [

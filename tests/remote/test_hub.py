@@ -182,6 +182,32 @@ def test_a_list_goes_on_at_the_hub_alone(hub, link):
         dataset(hub)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(
+            b"[" * 99_999,
+            b"[[1]]",
+            b"[null]",
+            b'[{"type": "file"}]',
+            b"{}",
+            b"9" * 9999,
+        ),
+        b'[{"type": "file", "path": "a.parquet", "size": "x", "oid": "1"}]',
+    ],
+)
+def test_a_list_may_hold_anything(hub, body):
+    def other(handler):
+        if "/tree/" not in handler.path:
+            return False
+        handler.send(200, body)
+        return True
+
+    hub.fault = other
+    with pytest.raises(FileAccessError, match="not as expected"):
+        dataset(hub)
+
+
 def test_a_list_may_go_on_at_a_relative_link(hub):
     cursors = []
 

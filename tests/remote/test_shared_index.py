@@ -284,7 +284,7 @@ def test_the_index_of_other_files_is_refused(store):
     store.put("corpus/web/999.parquet", file_of(999))
     written(store)
     _, other = head_and_body(store.objects[KEY])
-    store.put(KEY, sealed(head, other))
+    store.put(KEY, shared(head, other))
     with pytest.raises(pf.errors.CorruptFileError, match="num_files is 41"):
         opened(store)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -16,7 +14,6 @@ from pagefeed.errors import (
     CorruptFileError,
     DataError,
     InvalidArgumentError,
-    PagefeedError,
     TokenRangeError,
     UnsupportedError,
 )
@@ -70,28 +67,6 @@ def corrupt(
 def unsupported(path: str, message: str) -> DataError:
     """Return the error for a valid file of a kind that pagefeed cannot read."""
     return corrupt(path, message, UnsupportedError)
-
-
-_SENSELESS = (
-    *(ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError),
-    *(SyntaxError, TypeError, ValueError),
-)
-
-
-@contextmanager
-def parsing(path: str | None, what: str) -> Iterator[None]:
-    """Turn every error of parsing a file into one that names the file.
-
-    Raises:
-        CorruptFileError: If the text cannot be parsed.
-    """
-    try:
-        yield
-    except PagefeedError as error:
-        error.file = path or error.file
-        raise
-    except _SENSELESS as problem:
-        raise corrupt(path, f"{what}: {problem!r:.200}") from problem
 
 
 def whole(value: object, most: int = (1 << 63) - 1) -> int:

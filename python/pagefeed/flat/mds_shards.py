@@ -26,7 +26,6 @@ from pagefeed.flat.flat_file import (
     Records,
     corrupt,
     given_dtype,
-    parsing,
     sampled_digest,
     token_dtype,
     unsupported,
@@ -34,6 +33,7 @@ from pagefeed.flat.flat_file import (
 )
 from pagefeed.flat.output import Output, TokenRows
 from pagefeed.flat.pages import apart
+from pagefeed.parsing import json_value, parsing
 from pagefeed.remote import FileWriter, make_folder
 
 _INDEX = "index.json"
@@ -120,7 +120,7 @@ def _entries(
 ) -> dict[str, _Shard]:
     text = storage.read_all(index)
     with parsing(index, "no index of MDS shards"):
-        entries = json.loads(text)["shards"]
+        entries = json_value(text, index)["shards"]
         kinds = {(str(shard["format"]), str(shard["version"])) for shard in entries}
         if kinds - {("mds", "2")}:
             raise UnsupportedError(

@@ -21,13 +21,13 @@ from pagefeed.flat.flat_file import (
     Records,
     corrupt,
     given_dtype,
-    parsing,
     token_dtype,
     unsupported,
     whole,
 )
 from pagefeed.flat.output import Output, TokenRows
 from pagefeed.flat.pages import document_pages, joined_pages
+from pagefeed.parsing import parsing
 from pagefeed.remote import FileWriter
 
 _MAGIC = b"\x93NUMPY"

@@ -14,12 +14,12 @@ from pagefeed.core.storage import Storage
 from pagefeed.errors import InvalidArgumentError, MissingFileError, UnsupportedError
 from pagefeed.flat.flat_file import (
     corrupt,
-    parsing,
     sampled_digest,
     token_dtype,
     unsupported,
     whole,
 )
+from pagefeed.parsing import json_value, parsing
 from pagefeed.remote import FileWriter
 
 FORMAT, VERSION, MANIFEST = "pagefeed stream", 2, "stream.json"
@@ -119,7 +119,7 @@ def read_manifest(storage: Storage, folder: str) -> StreamManifest:
 @lru_cache(maxsize=64)
 def _parsed(storage: Storage, path: str, version: str) -> StreamManifest:  # noqa: ARG001 - a key
     with parsing(path, "no manifest of a stream, or damaged"):
-        outer = json.loads(storage.read_all(path))
+        outer = json_value(storage.read_all(path), path)
         content, digest = outer["content"], outer.get("digest")
         kind = (content["format"], content["version"])
     if kind != (FORMAT, VERSION):

@@ -26,6 +26,7 @@ from pagefeed.integrations.checks import (
     check_ranks_of,
 )
 from pagefeed.launch import Ranks
+from pagefeed.parsing import SENSELESS
 
 __all__ = [
     "KEY",
@@ -86,7 +87,7 @@ class Leaf:
             return
         try:
             loaded = json.loads(state[KEY])
-        except (KeyError, TypeError, ValueError):
+        except SENSELESS:
             raise StateMismatchError(
                 f"the checkpoint holds no state of pagefeed: expected {{{KEY!r}: "
                 f"text}}, found {dict(state)!r:.80}"

@@ -21,11 +21,13 @@ from pagefeed.core.any_loader import AnyLoader
 from pagefeed.core.dataset import Dataset
 from pagefeed.core.run import Grown
 from pagefeed.core.sequences import Cut
-from pagefeed.errors import InvalidArgumentError
+from pagefeed.core.storage import Storage
+from pagefeed.errors import InvalidArgumentError, MissingFileError
 from pagefeed.integrations.checks import check_has, check_loader
 from pagefeed.integrations.delivery import KEY
 from pagefeed.integrations.versions import warn_of_newer
 from pagefeed.launch import Ranks
+from pagefeed.parsing import json_value
 from pagefeed.remote import output_folder
 from pagefeed.view import SequenceView
 
@@ -90,10 +92,10 @@ def restore(
         return False
     check_has(checkpoint, ["as_directory"], "a ray.train.Checkpoint")
     with checkpoint.as_directory() as folder:
+        path = os.path.join(folder, FILE)
         try:
-            with open(os.path.join(folder, FILE), encoding="utf-8") as file:
-                state = json.load(file)
-        except FileNotFoundError:
+            state = json_value(Storage().read_all(path), path)
+        except MissingFileError:
             raise InvalidArgumentError(
                 f"the checkpoint {checkpoint.path} has no {FILE}: write it with "
                 "pagefeed.integrations.ray.save(loader, folder) on rank 0"

@@ -16,6 +16,7 @@ from pagefeed.core._base import LABELS, Facts, check_flag, in_order, lazy
 from pagefeed.core.dataset import PageIndex, ParquetRows, SourceKind, footer_of
 from pagefeed.core.storage import Storage
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.parsing import SENSELESS
 
 if TYPE_CHECKING:
     from pagefeed.text import TokenizedIndex
@@ -76,7 +77,7 @@ def tokenizer_of_file(storage: Storage, file: str) -> RecordedTokenizer | None:
             int(record["vocab_size"]),
             file,
         )
-    except (ValueError, KeyError, TypeError):
+    except SENSELESS:
         return None  # The key is missing, or another program wrote it.
 
 

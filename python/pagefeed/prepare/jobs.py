@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from pagefeed.core.storage import UNFINISHED
-from pagefeed.errors import CorruptFileError, InvalidArgumentError, PagefeedError
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.parsing import json_value, parsing
 from pagefeed.remote import OutputFolder
 
 JOB = f"{UNFINISHED}/job.json"
@@ -27,15 +28,9 @@ def reading_job(folder: OutputFolder) -> Iterator[None]:
     Raises:
         CorruptFileError: If the records are damaged.
     """
-    try:
+    what = f"no records of a job; remove {folder.path}, and start the job again"
+    with parsing(folder.path_of(UNFINISHED), what):
         yield
-    except PagefeedError:
-        raise
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CorruptFileError(
-            f"{folder.path_of(UNFINISHED)} is not what a job writes there "
-            f"({error!r:.60}): remove {folder.path}, and start the job again"
-        ).at(file=folder.path) from error
 
 
 def read_record(folder: OutputFolder, name: str) -> Any:
@@ -48,7 +43,7 @@ def read_record(folder: OutputFolder, name: str) -> Any:
     if data is None:
         return None
     with reading_job(folder):
-        return dict(json.loads(data))
+        return dict(json_value(data, folder.path_of(name)))
 
 
 def write_record(folder: OutputFolder, name: str, content: object) -> None:

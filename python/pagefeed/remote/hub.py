@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from pagefeed import _core
 from pagefeed.errors import FileAccessError, InvalidArgumentError
+from pagefeed.parsing import json_value, parsing
 
 _REVISION = r"refs/(?:convert|pr)/[^/]+|[^/]+"
 _URL = re.compile(
     rf"hf://datasets/([^/@]+)/([^/@]+)(?:@({_REVISION}))?(?:/(.*))?", re.DOTALL
 )
 _COMMIT = re.compile(r"[0-9a-fA-F]{40}")
+
+_UNEXPECTED = "the hub's answer is not as expected"
 
 File = tuple[str, int, str]
 """URL, bytes and version of a file."""
@@ -97,22 +99,20 @@ class Hub:
             entries, page = self._ask(page, url)
             if not isinstance(entries, list):
                 raise _unexpected(url, "no list of files")
-            for entry in entries:
-                if entry.get("type") == "file":
-                    name = f"hf://datasets/{dataset}@{commit}/{entry['path']}"
-                    version = (entry.get("lfs") or entry)["oid"]
-                    files.append((name, int(entry["size"]), version))
+            with parsing(url, _UNEXPECTED, FileAccessError):
+                for entry in entries:
+                    if entry["type"] == "file":
+                        name = f"hf://datasets/{dataset}@{commit}/{entry['path']}"
+                        version = str((entry.get("lfs") or entry)["oid"])
+                        files.append((name, int(entry["size"]), version))
         self._handle.note(files)
         return sorted(files)
 
     def _ask(self, address: str, url: str) -> tuple[Any, str | None]:
         answer, following = self._handle.ask_hub(address, url)
-        try:
-            return json.loads(answer), following
-        except ValueError as problem:
-            raise _unexpected(url, "no JSON") from problem
+        return json_value(answer, url, _UNEXPECTED, FileAccessError), following
 
 
 def _unexpected(url: str, problem: str) -> FileAccessError:
-    text = f"{url}: the hub's answer is not as expected: {problem}"
+    text = f"{url}: {_UNEXPECTED}: {problem}"
     return FileAccessError(text).at(file=url)

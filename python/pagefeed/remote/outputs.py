@@ -72,16 +72,18 @@ class OutputFolder:
 
     def read(self, name: str) -> bytes | None:
         """Return the contents of a small file; None if it does not exist."""
-        stored = self.read_version(name)
-        return None if stored is None else stored[0]
+        with suppress(MissingFileError):
+            return self.storage.read_all(self.path_of(name))
+        return None
 
     def read_version(self, name: str) -> tuple[bytes, Version] | None:
-        """Return the contents and version of a small file.
+        """Return the contents and version of a file.
 
         None if it does not exist.
         """
+        path = self.path_of(name)
         try:
-            contents = self.storage.read_all(self.path_of(name))
+            contents = self.storage.read(path, 0, self.storage.size(path))
         except MissingFileError:
             return None
         return contents, (hashlib.sha256(contents).hexdigest(), None)
@@ -154,6 +156,10 @@ class _BucketFolder(OutputFolder):
 
     def writer(self, name: str) -> ObjectWriter:
         return ObjectWriter(self.path_of(name), self.storage)
+
+    def read(self, name: str) -> bytes | None:
+        stored = self.read_version(name)  # One request.
+        return None if stored is None else stored[0]
 
     def read_version(self, name: str) -> tuple[bytes, Version] | None:
         return self._handle.fetch(self.path_of(name))

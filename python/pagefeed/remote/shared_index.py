@@ -29,6 +29,7 @@ from pagefeed.errors import (
     StaleFileError,
     shown_path,
 )
+from pagefeed.parsing import parsing
 from pagefeed.remote.outputs import OutputFolder
 from pagefeed.remote.paths import matches, roots_of
 
@@ -103,7 +104,7 @@ class Head:
         Raises:
             CorruptFileError: If it is something else, or has another version.
         """
-        try:
+        with parsing(path, f"no index of this release; {_AGAIN}"):
             content: dict[str, Any] = json.loads(data)
             about = content.pop("format"), content.pop("version")
             _expect(about == (_FORMAT, _VERSION), f"{about}, not {_FORMAT, _VERSION}")
@@ -117,10 +118,6 @@ class Head:
                     _expect(0 <= value < _MOST, f"{each.name}={value!r:.40}")
             is_list = isinstance(paths, list) and {*map(type, paths)} <= {str}
             _expect(is_list, f"paths={paths!r:.40}")
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as why:
-            raise CorruptFileError(
-                f"{path} is not an index of this release: {why}; {_AGAIN}"
-            ).at(file=path) from why
         return replace(head, paths=tuple(paths))
 
     def check_roots(

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from pagefeed.core._base import format_bytes
+from pagefeed.parsing import SENSELESS
 from pagefeed.reports.forecasts import Forecast
 from pagefeed.reports.inspection import Inspection
 
@@ -68,7 +69,7 @@ def _tokenizer(key: str, value: str) -> str:
             f"{record['name']}, {record['vocab_size']:,} ids, eos {record['eos']}, "
             f"fingerprint {record['fingerprint']}"
         )
-    except (ValueError, KeyError, TypeError):  # Another program wrote it.
+    except SENSELESS:  # Another program wrote it.
         return f"{key}: {value[:60]}"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from typing import Any
 from pagefeed.core._base import in_order
 from pagefeed.core.storage import Storage, is_url, located_exactly
 from pagefeed.errors import CorruptFileError
+from pagefeed.parsing import json_value, parsing
 from pagefeed.remote import StorageOptions
 from pagefeed.tables.snapshot import readers_of
 
@@ -49,11 +49,9 @@ def added_up_to(storage: Storage, log: str, version: int) -> list[dict[str, Any]
     def of_commit(commit: int) -> list[dict[str, Any]]:
         path = f"{log}/{commit:020}.json"
         lines = storage.read_all(path).splitlines()
-        try:
-            actions = [json.loads(line) for line in lines if b'"add"' in line]
+        with parsing(path, "no commit of Delta"):
+            actions = [json_value(line, path) for line in lines if b'"add"' in line]
             return [action["add"] for action in actions if action.get("add")]
-        except (ValueError, AttributeError) as problem:
-            raise CorruptFileError(f"{path}: {problem}").at(file=path) from None
 
     checkpoint, added = _added_by_checkpoint(storage, log, version)
     commits = range(checkpoint + 1, version + 1)
@@ -92,7 +90,7 @@ def _rows(storage: Storage, path: str) -> list[dict[str, Any]]:
     try:
         if path.endswith(".json"):
             lines = storage.read_all(path).splitlines()
-            return [json.loads(line) for line in lines if line]
+            return [json_value(line, path) for line in lines if line]
         file = parquet.ParquetFile(storage.open_arrow(path))
         rows: list[dict[str, Any]] = file.read(columns=COLUMNS).to_pylist()
     except (ArrowException, ValueError) as problem:

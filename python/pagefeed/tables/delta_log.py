@@ -15,6 +15,7 @@ from typing import Any
 from pagefeed.core._base import lazy
 from pagefeed.core.storage import is_url
 from pagefeed.errors import CorruptFileError, InvalidArgumentError
+from pagefeed.parsing import parsing
 from pagefeed.tables.delta_checkpoint import CHECKPOINT
 from pagefeed.tables.snapshot import EPOCH, milliseconds_of
 
@@ -159,13 +160,12 @@ class DeltaLog:
         path = f"{FOLDER}/{version:020}.json"
         with self._files.open_input_file(path) as file:
             line = bytes(file.read()).partition(b"\n")[0]
-        try:
+        what = (
+            f"{self.table}: {path} does not begin with its inCommitTimestamp, as "
+            f"the table promises by {ENABLED}"
+        )
+        with parsing(None, what):
             return int(json.loads(line)["commitInfo"]["inCommitTimestamp"])
-        except (KeyError, TypeError, ValueError):
-            raise CorruptFileError(
-                f"{self.table}: {path} does not begin with its inCommitTimestamp, as "
-                f"the table promises by {ENABLED}"
-            ).at(file=path) from None
 
 
 def _text(milliseconds: int) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pagefeed.core.storage import Storage
 from pagefeed.errors import CorruptFileError
+from pagefeed.parsing import json_value
 from pagefeed.tables.iceberg_metadata import default_of
 
 FIELD_ID = b"PARQUET:field_id"
@@ -37,7 +37,8 @@ class FileColumns:
             for inner in getattr(field.field_type, "fields", ())
         }
         given = metadata.properties.get(NAME_MAPPING)
-        return cls(kinds, structs, [] if given is None else json.loads(given))
+        names = [] if given is None else json_value(given, NAME_MAPPING)
+        return cls(kinds, structs, names)
 
     def read(
         self,

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pagefeed.errors import CorruptFileError, UnsupportedError
+from pagefeed.parsing import parsing
 from pagefeed.selection import FieldType, NamedField, Naming
 
 MAPPING = "delta.columnMapping."
@@ -25,12 +26,8 @@ def iceberg_naming(table: str, schema: Any, properties: Mapping[str, str]) -> Na
         CorruptFileError: If the name mapping is malformed.
     """
     stored = properties.get(NAME_MAPPING)
-    try:
+    with parsing(None, f"{table}: its property {NAME_MAPPING} is not a name mapping"):
         names = {} if stored is None else dict(_names_of(json.loads(stored)))
-    except (ValueError, TypeError, AttributeError) as problem:
-        raise CorruptFileError(
-            f"{table}: its property {NAME_MAPPING} is not a name mapping: {problem}"
-        ) from None
     fields = tuple(_iceberg_field(field, names) for field in schema.fields)
     return Naming(fields, by_id=True, by_name=stored is not None)
 

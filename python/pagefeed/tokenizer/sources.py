@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -18,6 +17,7 @@ from pagefeed.errors import (
     MissingFileError,
     shown_path,
 )
+from pagefeed.parsing import json_value
 from pagefeed.remote import StorageOptions
 from pagefeed.tokenizer.ranks import (
     ENCODINGS,
@@ -214,13 +214,8 @@ def _configured(storage: Storage, path: str) -> dict[str, Any]:
     folder = os.path.dirname(path)
     name = f"{folder}/tokenizer_config.json"
     config: Any = {}
-    try:
-        with suppress(MissingFileError):
-            config = json.loads(_text(storage.read_all(name), name))
-    except (ValueError, RecursionError) as problem:
-        raise InvalidArgumentError(
-            f"{name} is not JSON: {problem}; repair or remove the file"
-        ) from problem
+    with suppress(MissingFileError):
+        config = json_value(storage.read_all(name), name, kind=InvalidArgumentError)
     if not isinstance(config, dict):
         raise InvalidArgumentError(
             f"{name} holds {type(config).__name__}, expected a JSON object: repair "
@@ -250,14 +245,16 @@ def sentence_pieces(data: bytes, name: str) -> Any:
     library = require(
         "sentencepiece", extra="sentencepiece", purpose="a SentencePiece model"
     )
+    problem: Exception | None = None
     try:
-        return library.SentencePieceProcessor(model_proto=data)
-    except (RuntimeError, ValueError, TypeError) as problem:
-        raise InvalidArgumentError(
-            f"{name} is neither a tokenizer.json, nor ranks of tiktoken, nor a "
-            "SentencePiece model: give a file of one of these, complete and under its "
-            "own name"
-        ) from problem
+        if data:
+            return library.SentencePieceProcessor(model_proto=data)
+    except (RuntimeError, ValueError, TypeError) as refused:
+        problem = refused
+    raise InvalidArgumentError(
+        f"{name} is neither a tokenizer.json, nor ranks of tiktoken, nor a "
+        "SentencePiece model: give a file of one of these, complete and under its own name"
+    ) from problem
 
 
 def as_bytes(encode: Encode) -> Callable[[str], bytes]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import inspect
-import json
 import os
 import pkgutil
 import sys
@@ -31,6 +30,7 @@ from pagefeed.errors import InvalidArgumentError, MissingFileError
 from pagefeed.flat import FlatDataset
 from pagefeed.mixture import Mixture, Stage, mix
 from pagefeed.parquet_files import ParquetDataset, parquet
+from pagefeed.parsing import json_value
 from pagefeed.prepare import TOKEN_FORMATS
 from pagefeed.reports import Damage, TextTokenizer, load_tokenizer, sound_part
 from pagefeed.tokenizer import Tokenizer
@@ -331,14 +331,11 @@ def read_json(file: str, wrong: str) -> dict[str, Any]:
     Raises:
         InvalidArgumentError: If the file holds no JSON object.
     """
-    try:
-        content = json.loads(Path(file).read_text())
-        if isinstance(content, dict):
-            return content
-        problem = f"{type(content).__name__} in place of an object"
-    except (OSError, ValueError) as error:
-        problem = str(error)
-    raise InvalidArgumentError(f"{wrong}: {problem}")
+    data = Storage().read_all(file)
+    content = json_value(data, None, wrong, InvalidArgumentError)
+    if isinstance(content, dict):
+        return content
+    raise InvalidArgumentError(f"{wrong}: {type(content).__name__}, and no object")
 
 
 def range_of(words: str, form: str) -> range:

@@ -24,6 +24,7 @@ from pagefeed.core._base.lease import UnusableError, check_owned, made_once
 from pagefeed.core._base.progress import in_order
 from pagefeed.core._base.warn import warn_user
 from pagefeed.errors import CacheWarning, FileAccessError
+from pagefeed.parsing import SENSELESS, check_small
 
 
 class WholeWriter(ABC):
@@ -381,11 +382,8 @@ def stored_arrays(
             return ArrayFolder(path, key, lazily=lazily)
 
         try:
-            return made_once(
-                path.with_name(f"{name}.lock"),
-                lambda: _opened(path, key, lazily=lazily),
-                make,
-            )
+            find = partial(_opened, path, key, lazily=lazily)
+            return made_once(path.with_name(f"{name}.lock"), find, make)
         except _UnwritableError as problem:
             warn_of_folder(folder, problem)
     try:
@@ -461,6 +459,7 @@ def _with_checksum(content: Mapping[str, Any]) -> bytes:
 def _read_about(path: Path) -> dict[str, Any]:
     if not (path / _ABOUT).is_file():  # A pipe would be waited for.
         raise FileNotFoundError(path)
+    check_small(f"{path / _ABOUT}", (path / _ABOUT).stat().st_size)
     written = (path / _ABOUT).read_bytes()
     content: dict[str, Any] = json.loads(written)["content"]
     if written != _with_checksum(content):
@@ -475,7 +474,7 @@ def _opened(path: Path, key: str, *, lazily: bool) -> ArrayFolder | None:
         opened = ArrayFolder(path, key, lazily=lazily)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
+    except (OSError, *SENSELESS) as problem:
         raise UnusableError(str(problem)) from problem
     logger.debug("found, and used: %s", path)
     return opened

@@ -76,10 +76,8 @@ def kept_index(
         logger.debug("index of %r opened: %s", index.column, file)
         return index
 
-    def make_and_save(why: str | None) -> _core.Index:
-        return saved_index(make(why), file, storage)
-
-    return made_once(file.with_suffix(".lock"), find, make_and_save)
+    lock = file.with_suffix(".lock")
+    return made_once(lock, find, lambda why: saved_index(make(why), file, storage))
 
 
 def saved_index(core: _core.Index, file: Path, storage: Storage) -> _core.Index:

@@ -23,6 +23,7 @@ from pagefeed.core.storage.paths import (
 )
 from pagefeed.core.wiring import make_storage
 from pagefeed.errors import FileAccessError, MissingFileError, StaleFileError
+from pagefeed.parsing import check_small
 
 
 class Storage:
@@ -134,8 +135,9 @@ class Storage:
             yield self.read(file, at, min(at + size, stop))
 
     def read_all(self, file: str) -> bytes:
-        """Read a small file."""
-        return self.read(file, 0, self.size(file))
+        """Read a small file; one of more than 256 MiB is refused."""
+        check_small(file, size := self.size(file))
+        return self.read(file, 0, size)
 
     def counts(self) -> dict[str, int]:
         """Return counts of requests, retries and bytes; empty for local files."""

@@ -15,6 +15,7 @@ from pagefeed.errors import (
     MissingFileError,
     UnsupportedError,
 )
+from pagefeed.parsing import SENSELESS
 from pagefeed.prepare.texts.records import (
     RECORD_BYTES,
     Batch,
@@ -240,7 +241,7 @@ def without_leftovers(storage: Storage, files: list[str]) -> list[str]:
         try:
             data_files = json.loads(storage.read_all(state))["_data_files"]
             named[folder] = {entry["filename"] for entry in data_files}
-        except (MissingFileError, ValueError, KeyError, TypeError):
+        except (MissingFileError, *SENSELESS):
             named[folder] = None
     parts = [(file, *file.rpartition("/")[::2]) for file in files]
     return [
