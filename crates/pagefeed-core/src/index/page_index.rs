@@ -1,5 +1,6 @@
 //! The index of one column of some files.
 
+use std::fs::File;
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::Arc;
@@ -42,6 +43,31 @@ pub struct Index {
     pub(super) of_table: bool,
     /// Whether each file was compared with its footer, if others wrote the index.
     pub(super) compared: Option<Arc<[AtomicBool]>>,
+    /// The file from which it is mapped.
+    pub(super) mapped: Option<Arc<Mapped>>,
+}
+
+/// A file that is mapped.
+pub(super) struct Mapped {
+    pub(super) file: File,
+    pub(super) size: u64,
+    pub(super) path: String,
+}
+
+impl Mapped {
+    /// Refuses a file that was cut since: to read what is gone would end the process.
+    fn check(&self) -> Result<()> {
+        let now = self.file.metadata()?.len();
+        if now >= self.size {
+            return Ok(());
+        }
+        Err(Error::corrupt(format!(
+            "the index had {} bytes, and has {now} now: it was cut while it is mapped; replace \
+             such a file by a rename, and remove this one",
+            self.size
+        ))
+        .in_file(&self.path))
+    }
 }
 
 impl Index {
@@ -66,6 +92,7 @@ impl Index {
             fingerprint,
             of_table,
             compared: None,
+            mapped: None,
         }
     }
 
@@ -200,11 +227,13 @@ impl Index {
     /// Cuts ranges of all tokens at the ends of pages; each row has `per_row`
     /// separators.
     pub fn cut(&self, starts: &[i64], stops: &[i64], per_row: u64) -> Result<PageSlices> {
+        self.check_mapped()?;
         Line::new(self.pages(), per_row).cut(starts, stops)
     }
 
     /// Lists the pages of ranges, from `first` up to `end`, with their rows.
     pub fn list_pages(&self, first: &[i64], end: &[i64]) -> Result<RangePages> {
+        self.check_mapped()?;
         let mut pages = RangePages {
             offsets: vec![0],
             ..RangePages::default()
@@ -242,11 +271,13 @@ impl Index {
 
     /// Returns the location of `page`.
     pub fn page(&self, page: u64) -> Result<PageRecord> {
+        self.check_mapped()?;
         self.pages().record(page)
     }
 
     /// Returns the rows of a page, numbered among the rows of all files.
     pub fn rows_of_page(&self, page: u64) -> Result<Range<u64>> {
+        self.check_mapped()?;
         let first = self.pages().first_row_of_page(page)?;
         Ok(first..self.pages().first_row_of_page(page.saturating_add(1))?)
     }
@@ -269,6 +300,7 @@ impl Index {
     /// Looks up `numbers` in `table`: the stored bytes of pages, rows or values before
     /// pages, or the pages of rows or values.
     pub fn look_up(&self, table: &str, numbers: &[i64], found: &mut [i64]) -> Result<()> {
+        self.check_mapped()?;
         let pages = self.pages();
         match table {
             "stored_bytes" => each(numbers, found, |page| pages.bytes_of_page(page)),
@@ -278,6 +310,11 @@ impl Index {
             "pages_of_values" => each(numbers, found, |value| pages.page_of_value(value)),
             _ => Err(Error::invalid(format!("{table} is no table"))),
         }
+    }
+
+    /// Refuses an index whose file was cut while it is mapped.
+    pub(super) fn check_mapped(&self) -> Result<()> {
+        self.mapped.as_ref().map_or(Ok(()), |mapped| mapped.check())
     }
 
     /// The driving leaf's table.

@@ -25,6 +25,7 @@ impl Index {
         page: u64,
         with_dictionary: bool,
     ) -> Result<Vec<PageRun>> {
+        self.check_mapped()?;
         let runs = runs(self, page)?;
         let file = runs.file;
         self.compare_once(store, self.pages().file[runs.found.span] as usize)?;

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use arrow_buffer::Buffer;
+use arrow_buffer::{Buffer, MutableBuffer};
 use arrow_ipc::reader::read_footer_length;
 use arrow_ipc::{Footer, root_as_footer};
 
@@ -17,6 +17,8 @@ use crate::error::{Error, Result};
 pub const CHECKSUM: &str = "pagefeed.checksum";
 /// Placeholder of the checksum, a CRC-32 as hexadecimal digits.
 pub const UNSEALED: &str = "00000000";
+/// Bytes of a file, at most, that is copied: whoever cuts it ends no process that maps it.
+pub const COPIED_BYTES: u64 = 1 << 20;
 /// Bytes of the footer's length and the magic at the end of an Arrow file.
 const TRAILER: usize = 10;
 
@@ -55,8 +57,14 @@ pub fn footer(bytes: &[u8]) -> Result<(usize, Footer<'_>)> {
     Ok((start, footer))
 }
 
-/// The bytes of a file.
+/// The bytes of a file, copied if they are few.
 pub fn map(file: &File) -> Result<Buffer> {
+    let size = file.metadata()?.len();
+    if size <= COPIED_BYTES {
+        let mut copy = MutableBuffer::from_len_zeroed(size as usize);
+        file.read_exact_at(copy.as_slice_mut(), 0)?;
+        return Ok(copy.into());
+    }
     // SAFETY: segments are written elsewhere, renamed into place and never changed.
     let map = unsafe { memmap2::Mmap::map(file)? };
     let (start, length) = (NonNull::from(&map[..]).cast(), map.len());

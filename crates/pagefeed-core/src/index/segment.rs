@@ -20,8 +20,8 @@ use arrow_schema::{DataType, Schema};
 use super::columns::{list_array, list_of, list_values, unexpected};
 use super::files::{FileNumbers, FileNumbersBuilder, Files};
 use super::flat::Flat;
-use super::page_index::{Index, field_of_all};
-use super::seal::{self, map, truncated};
+use super::page_index::{Index, Mapped, field_of_all};
+use super::seal::{self, COPIED_BYTES, map, truncated};
 use super::table::Table;
 use crate::error::{Error, Kind, Result, catch_damage};
 use crate::schema::ColumnSchema;
@@ -70,13 +70,17 @@ impl Index {
         let named = |error: Error| error.in_file(&path.to_string_lossy());
         let file = open_regular(path).map_err(named)?;
         let buffer = map(&file).map_err(named)?;
-        catch_damage(|| from_batch(&decode(&buffer)?)).map_err(|error| {
+        let size = buffer.len() as u64;
+        let opened = catch_damage(|| from_batch(&decode(&buffer)?)).map_err(|error| {
             let damaged = format!(
                 "not a page index of this version, or a damaged one ({}); build the index again",
                 error.message()
             );
             named(Error::new(Kind::Corrupt, damaged))
-        })
+        })?;
+        let path = path.to_string_lossy().into_owned();
+        let mapped = (size > COPIED_BYTES).then(|| Arc::new(Mapped { file, size, path }));
+        Ok(Self { mapped, ..opened })
     }
 }
 
@@ -252,5 +256,6 @@ fn from_batch(batch: &RecordBatch) -> Result<Index> {
         driving,
         fingerprint: text(FINGERPRINT)?.clone(),
         compared: None,
+        mapped: None,
     })
 }

@@ -80,6 +80,8 @@ _VERSION = 3
 _SPILLED_BYTES = 32 << 20
 _CHECKED_BYTES = 1 << 20
 """Bytes under one checksum; several threads verify them."""
+_COPIED = 1 << 17
+"""Numbers that are copied, not mapped: whoever cuts their file ends no process."""
 _told: set[str] = set()
 
 
@@ -483,6 +485,6 @@ def _opened(path: Path, key: str, *, lazily: bool) -> ArrayFolder | None:
 def _map(path: Path, size: int) -> Int64Array:
     if path.stat().st_size != 8 * size:
         raise ValueError(f"{path} has not {size} numbers")
-    if size == 0:
-        return np.empty(0, dtype=np.int64)
+    if size <= _COPIED:
+        return np.fromfile(path, dtype=np.int64)
     return np.asarray(np.memmap(path, dtype=np.int64, mode="r", shape=(size,)))
