@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pkgutil import get_data
 
 import pagefeed.rooms  # noqa: F401 - its table says which room provides what
+from pagefeed.errors import without_keys
 
 _STUB = (get_data(__name__, "__init__.pyi") or b"").decode()
 _MODULES = {
@@ -30,6 +31,7 @@ __all__ = list(_MODULES)
 
 # Nothing is printed unless the user adds a handler.
 logging.getLogger("pagefeed").addHandler(logging.NullHandler())
+logging.getLogger("pagefeed").addFilter(without_keys)
 
 
 def __getattr__(name: str) -> object:

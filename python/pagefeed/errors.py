@@ -39,7 +39,9 @@ PF-031`` prints what causes the error and what to do.
 
 from __future__ import annotations
 
+import logging
 import re
+from pathlib import PurePath
 from typing import ClassVar, Self
 
 __all__ = [
@@ -79,7 +81,7 @@ __all__ = [
 ]
 
 _CODES = re.compile(r" \[PF-\d{3}\]")
-_QUERY = re.compile(r"(\w://[^\s?'\"]+)\?\S*?(?=[^\w\s%/=&+~-]*(\s|$))")
+_QUERY = re.compile(r"(https?://[^\s?'\"]+)\?\S*?(?=[^\w\s%/=&+~-]*(\s|$))")
 """The query of a URL in a text, without the punctuation that follows it."""
 _STEERING = re.compile(
     "[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -88,14 +90,33 @@ _STEERING = re.compile(
 
 
 def shown_path(path: str) -> str:
-    """Return a path as it is shown: a URL without its query, which may be a key.
+    """Return a path as it is shown: without the query of a web server, maybe a key.
 
     Example:
-        >>> shown_path("https://host/a.parquet?signature=1"), shown_path("/what?.txt")
-        ('https://host/a.parquet', '/what?.txt')
+        >>> shown_path("https://host/a.parquet?signature=1"), shown_path("s3://b/a?.txt")
+        ('https://host/a.parquet', 's3://b/a?.txt')
     """
-    is_url = "://" in path and not path.startswith("file://")
-    return path.partition("?")[0] if is_url else path
+    is_web = path.startswith(("https://", "http://"))
+    return path.partition("?")[0] if is_web else path
+
+
+def shown_text(text: str) -> str:
+    r"""Return a text as messages and logs show it: without queries, and printable.
+
+    Example:
+        >>> print(shown_text("from https://host/a?key=1, \x1b[2J"))
+        from https://host/a, \x1b[2J
+    """
+    return printable(_QUERY.sub(r"\1", text))
+
+
+def without_keys(record: logging.LogRecord) -> bool:
+    """Show the texts in a record of the log as messages are shown."""
+    record.args = tuple(
+        shown_text(f"{each}") if isinstance(each, str | PurePath | Exception) else each
+        for each in record.args or ()
+    )
+    return True
 
 
 def printable(text: str) -> str:
@@ -120,6 +141,9 @@ def one_line(text: str) -> str:
 
 class PagefeedWarning(UserWarning):
     """Base of all warnings. What would change the data is an error, never a warning."""
+
+    def __init__(self, *lines: object) -> None:
+        super().__init__(*(shown_text(str(line)) for line in lines))
 
 
 class BalanceWarning(PagefeedWarning):
@@ -192,7 +216,7 @@ class PagefeedError(Exception):
 
     def __init__(self, *lines: object) -> None:
         # Names of files and texts of data stand in messages: they steer no terminal.
-        super().__init__(*(one_line(_QUERY.sub(r"\1", str(line))) for line in lines))
+        super().__init__(*(one_line(shown_text(str(line))) for line in lines))
 
     def __setattr__(self, name: str, value: object) -> None:
         if name == "file" and isinstance(value, str):

@@ -9,8 +9,14 @@ import pytest
 import pagefeed as pf
 from made.numbered import numbered_loader
 from pagefeed.cli import main
+from pagefeed.core._base import logger
 from pagefeed.core.storage import located_exactly
-from pagefeed.errors import AccessDeniedError, InvalidArgumentError, PagefeedError
+from pagefeed.errors import (
+    AccessDeniedError,
+    IndexWarning,
+    InvalidArgumentError,
+    PagefeedError,
+)
 from pagefeed.remote import RemoteStorage, StorageOptions
 from servers.object_store import ACCESS_KEY, SECRET_KEY
 from servers.web_servers import Handler, WebServer, running
@@ -118,7 +124,9 @@ def test_another_server_gets_no_authorization(web_server, root):
 
 
 @pytest.mark.usefixtures("web")
-def test_the_signature_of_a_url_is_shown_nowhere(web_server, tmp_path, capsys):
+@pytest.mark.filterwarnings("ignore::pagefeed.errors.IndexWarning")
+def test_the_signature_of_a_url_is_shown_nowhere(web_server, tmp_path, capsys, caplog):
+    caplog.set_level(logging.DEBUG)
     url = f"{web_server.url}/corpus/tokens/part-0.parquet?signature=hidden"
     data = pf.parquet(
         url, column="input_ids", cache_dir=tmp_path, storage_options=_OPEN
@@ -137,11 +145,13 @@ def test_the_signature_of_a_url_is_shown_nowhere(web_server, tmp_path, capsys):
         ["head"],
     ):
         assert main([verb[0], url, "--column", "input_ids", *verb[1:], *option]) == 0
-    shown += [*capsys.readouterr()]
-    for text in shown:
-        assert "hidden" not in text
     output = ["--output", f"{tmp_path}/_pagefeed"]
     assert main(["index", url, "--column", "input_ids", *output, *option]) == 0
+    logger.warning("%s, %r: %s", url, url, ValueError(url))
+    assert web_server.url in caplog.text
+    shown += [*capsys.readouterr(), caplog.text, str(IndexWarning(f"{url}: long"))]
+    for text in shown:
+        assert "hidden" not in text
     kept = [path for path in tmp_path.rglob("*") if b"hidden" in _bytes_of(path)]
     assert len(kept) > 1
     assert {path.stat().st_mode & 0o777 for path in kept} == {0o600}

@@ -166,9 +166,11 @@ impl Error {
     }
 }
 
-/// A path as it is shown: a URL without its query, which may be a key.
+/// A path as it is shown: an address of a web server without its query, which may be a key.
+/// In buckets a question mark is a part of names.
 pub fn shown_path(path: &str) -> &str {
-    let end = path.find('?').filter(|_| path.contains("://"));
+    let is_web = path.starts_with("http://") || path.starts_with("https://");
+    let end = path.find('?').filter(|_| is_web);
     &path[..end.unwrap_or(path.len())]
 }
 
