@@ -43,6 +43,16 @@ class Index:
     ) -> Index: ...
     def save(self, path: str | os.PathLike[str]) -> None: ...
     def check_files(self) -> None: ...
+    @staticmethod
+    def expansion(
+        path: str,
+        column: str,
+        groups: Sequence[int],
+        *,
+        most_stored: int,
+        naming: Naming | None = None,
+        storage: Remote | None = None,
+    ) -> tuple[int, int]: ...
     def of_others(self) -> Index: ...
     def changed_files(
         self, files: Sequence[int], *, by_footers: bool = False

@@ -14,6 +14,7 @@ from pagefeed.selection.divide import (
     taken_by,
     where,
 )
+from pagefeed.selection.expansion import rows_at_once
 from pagefeed.selection.int96 import check_years, int96_columns, is_coarse
 from pagefeed.selection.pruning import files_that_may_match
 from pagefeed.selection.query import Constant, Expression
@@ -57,6 +58,7 @@ __all__ = [
     "int96_columns",
     "is_coarse",
     "rows_at",
+    "rows_at_once",
     "schema_of",
     "select_rows",
     "taken",

@@ -18,6 +18,7 @@ from pagefeed.errors import (
     InvalidArgumentError,
     PagefeedError,
 )
+from pagefeed.selection.expansion import rows_at_once
 from pagefeed.selection.int96 import check_years, int96_columns, is_coarse, used_of
 from pagefeed.selection.query import (
     Expression,
@@ -93,8 +94,9 @@ def column_of(files: Files, column: str, file: int) -> Any:
     pa = arrow()
     fragment, schema, _ = _with_folders(files, file)
     field, _ = field_of(schema, column)
+    rows = _rows_at_once(files, file, Opened(fragment, schema), column)
     try:
-        scanner = fragment.scanner(schema, columns={"found": field})
+        scanner = fragment.scanner(schema, columns={"found": field}, batch_size=rows)
         return scanner.to_table()["found"].combine_chunks()
     except (pa.ArrowException, OSError) as problem:
         raise _unreadable(files.storage, files.files[file], problem) from None
@@ -228,10 +230,14 @@ def summary_of(spans: Spans, columns: Sequence[str]) -> str:
     tables, num_rows = [], 0
     try:
         for row_groups in row_groups_of(spans):
-            fragment, schema, _ = open_groups(row_groups)
+            opened = fragment, schema, _ = open_groups(row_groups)
             fields = {name: field_of(schema, name)[0] for name in columns}
-            scanner = fragment.scanner(schema, columns=fields, use_threads=False)
-            tables.append(scanner.head(SUMMARY_ROWS - num_rows))
+            files, text = Files.of(spans.index), " ".join(columns)
+            rows = _rows_at_once(files, row_groups.file, opened, text)
+            scanner = fragment.scanner(
+                schema, columns=fields, batch_size=rows, use_threads=False
+            )
+            tables.append(scanner.head(min(rows, SUMMARY_ROWS - num_rows)))
             num_rows += len(tables[-1])
             if num_rows >= SUMMARY_ROWS:
                 break
@@ -398,10 +404,12 @@ def _values(
     row_groups: RowGroups, opened: Opened, expression: Expression
 ) -> Iterator[npt.NDArray[Any]]:
     pa, pc = arrow(), arrow("pyarrow.compute")
+    files, text = Files.of(row_groups.index), f"{expression}"
+    rows = _rows_at_once(files, row_groups.file, opened, text)
     scanner = opened.fragment.scanner(
         opened.schema,
         columns={"found": expression},
-        batch_size=BATCH_ROWS,
+        batch_size=rows,
         use_threads=False,
     )
     try:
@@ -411,13 +419,25 @@ def _values(
                 column = pc.fill_null(column, pa.scalar(0).cast(column.type))
             yield np.asarray(column.to_numpy(zero_copy_only=False))
     except (pa.ArrowException, OSError) as problem:
-        if _is_readable(opened.fragment):
+        if _is_readable(opened.fragment, text, rows):
             raise InvalidArgumentError(
                 f"the predicate cannot be evaluated for the rows of {row_groups.path}: "
                 f"{_first_line(problem)}; cast its columns first, as in "
                 "pyarrow.compute.field('number').cast('float64', safe=False)"
             ) from None
         raise _unreadable(row_groups.index.storage, row_groups.path, problem) from None
+
+
+def _rows_at_once(files: Files, file: int, opened: Opened, text: str) -> int:
+    """Return how many rows may be decoded at once of the columns that a text names."""
+    names = [
+        name
+        for name in opened.fragment.physical_schema.names
+        if name in text or "FieldRef" in text
+    ]
+    groups = [group.id for group in opened.fragment.row_groups]
+    path, naming = files.files[file], _naming(files)
+    return rows_at_once(files.storage, path, names, groups, BATCH_ROWS, naming)
 
 
 def _unreadable(storage: Storage, path: str, problem: Exception) -> PagefeedError:
@@ -433,10 +453,11 @@ def _first_line(problem: Exception) -> str:
     return (str(problem).splitlines() or [type(problem).__name__])[0]
 
 
-def _is_readable(fragment: Fragment) -> bool:
-    """Whether pyarrow reads all columns, with nothing evaluated."""
+def _is_readable(fragment: Fragment, text: str, rows: int) -> bool:
+    """Whether pyarrow reads the columns that a text names, with nothing evaluated."""
+    names = [name for name in fragment.physical_schema.names if name in text]
     try:
-        for _ in fragment.to_batches(use_threads=False):
+        for _ in fragment.to_batches(columns=names, batch_size=rows):
             pass
     except (arrow().ArrowException, OSError):
         return False

@@ -224,7 +224,7 @@ fn shared_prefixes(page: &DataPage<'_>, num_values: usize) -> Result<u64> {
 }
 
 /// Bits that a PLAIN value takes at least.
-fn plain_bits(leaf: &Leaf) -> u64 {
+pub(crate) fn plain_bits(leaf: &Leaf) -> u64 {
     match leaf.physical {
         PhysicalType::BOOLEAN => 1,
         PhysicalType::INT32 | PhysicalType::FLOAT | PhysicalType::BYTE_ARRAY => 32,

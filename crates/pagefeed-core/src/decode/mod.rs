@@ -16,6 +16,7 @@ pub(crate) mod tokens;
 
 pub use arrays::conform::{conform, with_defaults};
 pub use arrays::{Paths, decode_array, decode_array_by};
+pub(crate) use bounds::{decoded_size, plain_bits, string_lengths};
 pub use run::PageRun;
 pub use tokens::aligned::{NumberRows, OpenedRun, decode_number_dictionary};
 pub use tokens::integers::decode_dictionary;

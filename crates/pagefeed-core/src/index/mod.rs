@@ -9,6 +9,7 @@ mod build;
 mod chunk;
 mod columns;
 mod concat;
+mod expansion;
 mod files;
 mod flat;
 mod flat_index;
@@ -26,6 +27,7 @@ mod segment;
 mod table;
 
 pub use concat::FileRange;
+pub use expansion::{Expansion, expansion};
 pub use flat::{Flat, FlatFile, FlatPages, FlatRows, Records};
 pub use line::PageSlices;
 pub use options::BuildOptions;

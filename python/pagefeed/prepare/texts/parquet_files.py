@@ -20,7 +20,7 @@ from pagefeed.prepare.texts.records import (
 )
 from pagefeed.prepare.texts.streams import Reader, opened
 from pagefeed.prepare.texts.tables import check_columns_of
-from pagefeed.selection import check_years, int96_columns, is_coarse
+from pagefeed.selection import check_years, int96_columns, is_coarse, rows_at_once
 
 READ_BYTES = 2 << 20
 """Bytes of rows that pyarrow reads at once; both fewer and more are slower."""
@@ -75,7 +75,16 @@ class ParquetReader(Reader):
                     _check_years(
                         storage, file, file_range.file, group_number, wanted.columns
                     )
-                    for batch in _batches(file, group_number, begin, rows, wanted):
+                    most = rows_at_once(
+                        storage,
+                        file_range.file,
+                        wanted.columns,
+                        [group_number],
+                        max(1, end - begin),
+                    )
+                    for batch in _batches(
+                        file, group_number, begin, rows, wanted, most
+                    ):
                         yield batch
                         rows += len(batch.table)
             except CorruptFileError as problem:
@@ -202,11 +211,11 @@ def _plain_bytes(chunk: Any, size: int) -> float:
 
 
 def _batches(
-    file: Any, group: int, begin: int, first: int, wanted: Wanted
+    file: Any, group: int, begin: int, first: int, wanted: Wanted, most: int
 ) -> Iterator[Batch]:
     """Yield the rows of a row group, whose first has the number ``begin`` in the file.
 
-    Rows before ``first`` are left out.
+    Rows before ``first`` are left out. At most ``most`` rows are decoded at once.
     """
     metadata = file.metadata.row_group(group)
     columns = map(metadata.column, range(metadata.num_columns))
@@ -218,7 +227,7 @@ def _batches(
     )
     share = min(READ_BYTES, wanted.batch_bytes) / max(1, size)
     for batch in file.iter_batches(
-        batch_size=max(1, int(metadata.num_rows * share)),
+        batch_size=max(1, min(most, int(metadata.num_rows * share))),
         row_groups=[group],
         columns=wanted.columns,
         use_threads=False,

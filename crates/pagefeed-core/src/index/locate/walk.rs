@@ -29,9 +29,9 @@ pub const FORGOTTEN_BYTES: u64 = 100;
 pub struct ChunkReader<'a> {
     store: &'a dyn Storage,
     file: &'a FileId,
-    chunk: &'a Chunk,
-    leaf: &'a Leaf,
-    opener: PageOpener,
+    pub chunk: &'a Chunk,
+    pub leaf: &'a Leaf,
+    pub opener: PageOpener,
     /// End of what may belong to the chunk.
     limit: u64,
     window: Bytes,
@@ -251,7 +251,7 @@ impl<'a> ChunkReader<'a> {
     }
 
     /// `size` bytes at `offset`, from the window if they are in it.
-    fn bytes(&mut self, offset: u64, size: u64) -> Result<Bytes> {
+    pub fn bytes(&mut self, offset: u64, size: u64) -> Result<Bytes> {
         if size > self.limit.saturating_sub(offset) {
             return Err(Error::corrupt(format!(
                 "{size} bytes were expected at {offset}, the chunk ends at {}",
