@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from saved_files import digest_of
+from saved_files import digest_of, shared_digest_of
 
 import pagefeed as pf
 from made.chats import CHATS
@@ -63,6 +63,18 @@ def saved(job: Job) -> bool:
     """By way of a cache folder with a damaged file: what is read stays the same."""
     if digest_of(job["folder"]) != job["digest"]:
         raise AssertionError("other batches than those of a sound cache folder")
+    return True
+
+
+def sealed(job: Job) -> bool:
+    """By way of a cache folder that was changed and sealed anew, by its owner."""
+    return bool(digest_of(job["folder"]))
+
+
+def shared(job: Job) -> bool:
+    """By way of a shared index that others wrote: no other batches are delivered."""
+    if shared_digest_of(job["corpus"], job["folder"]) != job["digest"]:
+        raise AssertionError("other batches than by the index that was written")
     return True
 
 
@@ -151,7 +163,7 @@ def chat(job: Job) -> bool:
 READERS = {
     one.__name__: one
     for one in (
-        *(pages, batches, saved, texts, flat, stream),
+        *(pages, batches, saved, sealed, shared, texts, flat, stream),
         *(tokenizer, chat),
     )
 }

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pagefeed as pf
+from pagefeed.dataset import write_index
 
 DATA = Path(__file__).resolve().parent / "seeds" / "plain-index.parquet"
 LOADER: dict[str, Any] = {
@@ -26,6 +27,25 @@ def digest_of(cache: str) -> str:
         for batch in pf.Loader(dataset, sequences=sequences, **LOADER):
             hashed.update(repr(batch).encode())
     return hashed.hexdigest()
+
+
+def shared_digest_of(corpus: str, index: str) -> str:
+    """A digest of the batches of a small corpus, read by way of its shared index."""
+    data = pf.parquet(corpus, column="tokens", index=index)
+    hashed = hashlib.sha256()
+    for batch in pf.Loader(data, sequences=pf.Windows(8), **LOADER):
+        hashed.update(repr(batch).encode())
+    return hashed.hexdigest()
+
+
+def shared(folder: Path) -> tuple[dict[str, bytes], str]:
+    """Make a corpus in a folder; return its index, and a digest of what is read."""
+    for number in range(2):
+        (folder / f"{number}.parquet").write_bytes(DATA.read_bytes())
+    write_index(folder, folder / "_pagefeed", column="tokens")
+    paths = (folder / "_pagefeed").glob("*.index")
+    files = {path.name: path.read_bytes() for path in paths}
+    return files, shared_digest_of(f"{folder}", f"{folder}/_pagefeed")
 
 
 def saved() -> tuple[dict[str, bytes], str]:

@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.feather
-from saved_files import saved
+from saved_files import saved, shared
 
 import pagefeed as pf
 from made import chats, flat_files
+from made.changed_indexes import arrays_changed, index_changed, shared_changed
 from made.damage import BINARY, JSON, TEXT, Damage, compressed, inside
 from made.tokenizers_made import MADE, ranks, sentence_pieces, tokenizer_json
 from pagefeed.flat import FLAT_FORMATS
@@ -222,9 +223,27 @@ def subjects() -> dict[str, Subject]:
 
     damages = BINARY | {"another": another}
     of_cache = Subject("saved", cache, damages, options={"digest": digest})
+    by_name = {
+        name: {"sealed": index_changed}
+        if name.endswith("-index")
+        else {"sealed": arrays_changed}
+        for name in cache
+        if name.endswith(("-index", "about.json"))
+    }
+    sealed = Subject("sealed", cache, {}, {one: {} for one in cache} | by_name)
+    corpus = Path(tempfile.mkdtemp(prefix="pagefeed-corpus-"))
+    index, digest = shared(corpus)
+    of_others = Subject(
+        "shared",
+        index,
+        {"sealed": shared_changed, **BINARY},
+        options={"digest": digest, "corpus": f"{corpus}"},
+    )
     return {
         **_text_subjects(),
         **_flat_subjects(),
         **_tokenizer_subjects(),
         "saved": of_cache,
+        "sealed": sealed,
+        "shared": of_others,
     }

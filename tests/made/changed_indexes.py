@@ -3,9 +3,11 @@
 import hashlib
 import io
 import json
+import random
 import re
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -50,3 +52,60 @@ def changed(data: bytes, change: Callable[[Columns], object], **about: str) -> b
     with pa.ipc.new_file(sink, schema, metadata=unsealed) as writer:
         writer.write_batch(pa.record_batch(arrays, schema=schema))
     return sealed(sink.getvalue())
+
+
+ODD = [0, 1, 2, 255, 1 << 16, (1 << 31) - 1, 1 << 32, (1 << 63) - 1, (1 << 64) - 1]
+NAMES = ["", "\0", "..", "/etc/passwd", "http://127.0.0.1:9/a.parquet", "x" * 3000]
+
+
+def entry_changed(columns: Columns, draw: random.Random) -> None:
+    """One number, name or footer is another, or is left out, or is there twice."""
+    leaf: list[Any] = []
+    while not leaf:
+        leaf = draw.choice(columns[draw.choice(sorted(columns))])
+    at = draw.randrange(len(leaf))
+    old = leaf[at]
+    if isinstance(old, int):
+        near = [old + 1, max(0, old - 1), 2 * old, old ^ 1 << draw.randrange(20)]
+        leaf[at] = draw.choice([*near, *near, draw.choice(leaf), draw.choice(ODD)])
+    elif isinstance(old, str):
+        leaf[at] = draw.choice(
+            [*NAMES, f"{old}x", f"{old}/../{old}", draw.choice(leaf)]
+        )
+    else:
+        cut = draw.randrange(len(old) + 1)
+        leaf[at] = old[:cut] + bytes([draw.randrange(256)]) + old[cut + 1 :]
+    if draw.random() < 0.1:
+        leaf[at : at + 1] = draw.choice([[], [leaf[at]] * 2])
+
+
+def index_changed(data: bytes, draw: random.Random) -> bytes:
+    """An index, as in a cache folder, with another entry or byte; it is sealed anew."""
+    if draw.random() < 0.8:
+        # Other changes have no number of its type, or columns of other lengths.
+        with suppress(pa.ArrowException, OverflowError):
+            return changed(data, lambda columns: entry_changed(columns, draw))
+    at = draw.randrange(8, len(data) - 10)
+    return sealed(data[:at] + bytes([draw.randrange(256)]) + data[at + 1 :])
+
+
+def shared_changed(data: bytes, draw: random.Random) -> bytes:
+    """A shared index with another entry, of its head or behind it; all sums fit."""
+    head, body = head_and_body(data)
+    if draw.random() < 0.2:
+        name = draw.choice(sorted(head))
+        head[name] = draw.choice([*ODD, *NAMES, -1, None, [], {}, [[]], head["column"]])
+        return json.dumps(head).encode().ljust(HEAD) + body
+    return shared(head, index_changed(body, draw))
+
+
+def arrays_changed(data: bytes, draw: random.Random) -> bytes:
+    """The description of a folder of arrays with another entry, sealed anew."""
+    content = json.loads(data)["content"]
+    inside, name = content, draw.choice(sorted(content))
+    while isinstance(inside[name], dict) and inside[name] and draw.random() < 0.7:
+        inside = inside[name]
+        name = draw.choice(sorted(inside))
+    inside[name] = draw.choice([*ODD, *NAMES, -1, None, [], {}, [1.5], inside[name]])
+    text = json.dumps(content)
+    return f'{{"checksum": {zlib.crc32(text.encode())}, "content": {text}}}'.encode()
