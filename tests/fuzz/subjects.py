@@ -223,14 +223,15 @@ def subjects() -> dict[str, Subject]:
 
     damages = BINARY | {"another": another}
     of_cache = Subject("saved", cache, damages, options={"digest": digest})
-    by_name = {
+    of_kind: dict[str, Mapping[str, Damage]] = {one: {} for one in cache}
+    of_kind |= {
         name: {"sealed": index_changed}
         if name.endswith("-index")
         else {"sealed": arrays_changed}
         for name in cache
         if name.endswith(("-index", "about.json"))
     }
-    sealed = Subject("sealed", cache, {}, {one: {} for one in cache} | by_name)
+    sealed = Subject("sealed", cache, {}, of_kind)
     corpus = Path(tempfile.mkdtemp(prefix="pagefeed-corpus-"))
     index, digest = shared(corpus)
     of_others = Subject(

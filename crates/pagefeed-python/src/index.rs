@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pagefeed_core::error::Result;
-use pagefeed_core::index::{BuildOptions, FileRange, Index as CoreIndex, expansion};
+use pagefeed_core::index::{BuildOptions, FileRange, Index as CoreIndex};
 use pagefeed_core::infill::{Infilling, arrange_lists, infilled_field};
 use pagefeed_core::limits::with_pages_below;
 use pagefeed_core::page::PageOpener;
@@ -200,38 +200,6 @@ impl Index {
         cancellable(py, nothing, |cancel| {
             self.index.check_files(&*stopped_by(&storage, cancel))
         })
-    }
-
-    /// Bytes that all values of a column take as arrays in some row groups of a file, and
-    /// those of the largest row; found before another reader decodes them. Chunks of more
-    /// than `most_stored` bytes are left out.
-    #[staticmethod]
-    #[pyo3(signature = (path, column, groups, *, most_stored, naming = None, storage = None))]
-    fn expansion(
-        py: Python<'_>,
-        path: &str,
-        column: &str,
-        groups: Vec<usize>,
-        most_stored: u64,
-        naming: Option<PyRef<'_, PyNaming>>,
-        storage: Option<Bound<'_, PyAny>>,
-    ) -> PyResult<(u64, u64)> {
-        let storage = storage_of(storage.as_ref())?;
-        let options = BuildOptions {
-            use_page_index: false,
-            by_row_group: false,
-            missing_as_null: false,
-            naming: naming.map(|naming| Arc::clone(&naming.naming)),
-            verify_checksums: false,
-            num_threads: 1,
-            cancel: Arc::default(),
-            num_done: Arc::default(),
-        };
-        let found = detached(py, || {
-            expansion(&*storage, path, column, &groups, &options, most_stored)
-                .map_err(|error| error.in_file(path))
-        })?;
-        Ok((found.all, found.of_row))
     }
 
     /// The same index, written by others: local files are compared with their footers when

@@ -14,6 +14,7 @@ mod columns;
 mod documents;
 mod engine;
 mod error;
+mod expansion;
 mod fields;
 mod flat;
 mod index;
@@ -69,6 +70,8 @@ mod _core {
     #[pymodule_export]
     use crate::tokenizer::{Tokenizer, json_texts, text_of};
 
+    #[pymodule_export]
+    use crate::expansion::expansion;
     #[pymodule_export]
     use crate::order::{deal, mix, permute};
     #[pymodule_export]

@@ -43,16 +43,6 @@ class Index:
     ) -> Index: ...
     def save(self, path: str | os.PathLike[str]) -> None: ...
     def check_files(self) -> None: ...
-    @staticmethod
-    def expansion(
-        path: str,
-        column: str,
-        groups: Sequence[int],
-        *,
-        most_stored: int,
-        naming: Naming | None = None,
-        storage: Remote | None = None,
-    ) -> tuple[int, int]: ...
     def of_others(self) -> Index: ...
     def changed_files(
         self, files: Sequence[int], *, by_footers: bool = False
@@ -171,6 +161,15 @@ def flat_index(
     pages: Sequence[npt.NDArray[np.int64]],
     rows: Sequence[npt.NDArray[np.uint32]],
 ) -> Index: ...
+def expansion(
+    path: str,
+    column: str,
+    groups: Sequence[int],
+    *,
+    most_stored: int,
+    naming: Naming | None = None,
+    storage: Remote | None = None,
+) -> tuple[int, int]: ...
 def footer_value(footer: bytes, key: str) -> str | None: ...
 def cut_tokens(
     index: Index,

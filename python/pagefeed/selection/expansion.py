@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from typing import Any
 
 from pagefeed import _core
 from pagefeed.core.storage import Storage
@@ -14,6 +15,12 @@ BATCH_BYTES = 1 << 30
 """Bytes of the values that are decoded at once, about."""
 _FETCHED_BYTES = 1 << 20
 """Bytes of a remote column chunk, at most, that is looked at: it is fetched twice."""
+
+
+def named_in(text: str, fragment: Any) -> list[str]:
+    """Return the columns of a fragment of pyarrow that an expression may name."""
+    names = fragment.physical_schema.names
+    return [name for name in names if name in text or "FieldRef" in text]
 
 
 def rows_at_once(
@@ -43,12 +50,12 @@ def rows_at_once(
     for column in columns:
         # pyarrow reads more types; what a table adds is in no file.
         with suppress(UnsupportedError, ColumnNotFoundError):
-            whole, of_row = _core.Index.expansion(
+            whole, of_row = _core.expansion(
                 path,
                 column,
                 groups,
                 most_stored=1 << 62 if storage.handle is None else _FETCHED_BYTES,
-                naming=naming and naming.core,
+                naming=None if naming is None else naming.core,
                 storage=storage.handle,
             )
             every, largest = every + whole, largest + of_row

@@ -18,7 +18,7 @@ from pagefeed.errors import (
     InvalidArgumentError,
     PagefeedError,
 )
-from pagefeed.selection.expansion import rows_at_once
+from pagefeed.selection.expansion import named_in, rows_at_once
 from pagefeed.selection.int96 import check_years, int96_columns, is_coarse, used_of
 from pagefeed.selection.query import (
     Expression,
@@ -234,9 +234,8 @@ def summary_of(spans: Spans, columns: Sequence[str]) -> str:
             fields = {name: field_of(schema, name)[0] for name in columns}
             files, text = Files.of(spans.index), " ".join(columns)
             rows = _rows_at_once(files, row_groups.file, opened, text)
-            scanner = fragment.scanner(
-                schema, columns=fields, batch_size=rows, use_threads=False
-            )
+            asked = {"columns": fields, "batch_size": rows}
+            scanner = fragment.scanner(schema, **asked, use_threads=False)
             tables.append(scanner.head(min(rows, SUMMARY_ROWS - num_rows)))
             num_rows += len(tables[-1])
             if num_rows >= SUMMARY_ROWS:
@@ -406,12 +405,8 @@ def _values(
     pa, pc = arrow(), arrow("pyarrow.compute")
     files, text = Files.of(row_groups.index), f"{expression}"
     rows = _rows_at_once(files, row_groups.file, opened, text)
-    scanner = opened.fragment.scanner(
-        opened.schema,
-        columns={"found": expression},
-        batch_size=rows,
-        use_threads=False,
-    )
+    asked = {"columns": {"found": expression}, "batch_size": rows}
+    scanner = opened.fragment.scanner(opened.schema, **asked, use_threads=False)
     try:
         for batch in scanner.to_batches():
             column = batch.column(0)
@@ -430,11 +425,7 @@ def _values(
 
 def _rows_at_once(files: Files, file: int, opened: Opened, text: str) -> int:
     """Return how many rows may be decoded at once of the columns that a text names."""
-    names = [
-        name
-        for name in opened.fragment.physical_schema.names
-        if name in text or "FieldRef" in text
-    ]
+    names = named_in(text, opened.fragment)
     groups = [group.id for group in opened.fragment.row_groups]
     path, naming = files.files[file], _naming(files)
     return rows_at_once(files.storage, path, names, groups, BATCH_ROWS, naming)
@@ -455,7 +446,7 @@ def _first_line(problem: Exception) -> str:
 
 def _is_readable(fragment: Fragment, text: str, rows: int) -> bool:
     """Whether pyarrow reads the columns that a text names, with nothing evaluated."""
-    names = [name for name in fragment.physical_schema.names if name in text]
+    names = named_in(text, fragment)
     try:
         for _ in fragment.to_batches(columns=names, batch_size=rows):
             pass
