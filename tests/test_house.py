@@ -137,7 +137,7 @@ def test_what_is_logged_is_for_nobody_to_act_on():
 
 
 def test_warnings_are_of_categories_of_ours():
-    found = calls("warnings.warn")
+    found = calls("warn_user")
     assert len(found) > 10
     for path, call in found:
         assert len(call.args) == 2, f"{path}:{call.lineno} names no category"

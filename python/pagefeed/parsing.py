@@ -46,13 +46,13 @@ def parsing(
 def json_value(
     data: bytes | str,
     path: str | None,
-    what: str = "no JSON; repair or remove the file",
+    what: str = "not JSON; repair or remove the file",
     kind: type[PagefeedError] = CorruptFileError,
 ) -> Any:
-    """Return what a JSON text says. NaN and infinity are no JSON.
+    """Return what a JSON text says. It refuses NaN and infinity.
 
     Raises:
-        CorruptFileError: Or another kind, if it is no JSON, is nested too deeply, or
+        CorruptFileError: Or another kind, if it is not JSON, is nested too deeply, or
             has numbers of too many digits.
 
     Example:
@@ -64,7 +64,7 @@ def json_value(
 
 
 def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"JSON has no number {name}")
 
 
 def check_small(path: str, size: int) -> None:

@@ -142,7 +142,7 @@ def rewritten(path: Path, **changes: object) -> None:
         ({"sizes": [[1, 2, 3]]}, errors.CorruptFileError, "lacks something"),
         ({"sizes": [[1, 2, 3, -4]]}, errors.CorruptFileError, "lacks something"),
         ({"sizes": [[1, 2, 3, 1e300]]}, errors.CorruptFileError, "lacks something"),
-        ({"sizes": [[1, 2, 3, 1e400]]}, errors.CorruptFileError, "no number of JSON"),
+        ({"sizes": [[1, 2, 3, 1e400]]}, errors.CorruptFileError, "JSON has no number"),
         ({"digests": []}, errors.CorruptFileError, "lacks something"),
         ({"digests": ["../a"]}, errors.CorruptFileError, "lacks something"),
     ],

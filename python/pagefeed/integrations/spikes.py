@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import math
-import os
 import statistics
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -57,7 +56,7 @@ class Spikes:
     def __init__(
         self,
         loader: Loader,
-        folder: str | os.PathLike[str],
+        folder: str,
         rule: SpikeRule | Literal[True],
     ) -> None:
         self._rule: Any = is_spike if rule is True else rule

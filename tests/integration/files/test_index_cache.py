@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
-from made.shuffles import PAGES
 from pagefeed.core.dataset.index_recipe import IndexRecipe
 from pagefeed.core.storage import Storage
 from pagefeed.errors import (
@@ -273,18 +272,3 @@ def test_a_file_that_is_not_parquet_is_refused_by_name(tmp_path):
     with pytest.raises(CorruptFileError, match=r"text\.parquet") as caught:
         build(path, None)
     assert caught.value.file == str(path)
-
-
-def test_the_default_cache_folder_shares_sums(tmp_path, monkeypatch, token_files):
-    monkeypatch.setenv("PAGEFEED_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr("pagefeed.core.order.starts.PIECE", 1)
-    loader = pf.Loader(
-        pf.parquet(token_files, column="input_ids"),
-        sequences=pf.Windows(16),
-        batch_size=2,
-        shuffle=PAGES,
-        rank=0,
-        world_size=1,
-    )
-    next(iter(loader))
-    assert len(list(tmp_path.glob("order-*.starts"))) == 1
