@@ -253,7 +253,8 @@ def sentence_pieces(data: bytes, name: str) -> Any:
         problem = refused
     raise InvalidArgumentError(
         f"{name} is neither a tokenizer.json, nor ranks of tiktoken, nor a "
-        "SentencePiece model: give a file of one of these, complete and under its own name"
+        "SentencePiece model: give a file of one of these, complete and under its own "
+        "name"
     ) from problem
 
 

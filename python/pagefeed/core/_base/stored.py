@@ -81,7 +81,7 @@ _SPILLED_BYTES = 32 << 20
 _CHECKED_BYTES = 1 << 20
 """Bytes under one checksum; several threads verify them."""
 _COPIED = 1 << 17
-"""Numbers that are copied, not mapped: whoever cuts their file ends no process."""
+"""Bytes of arrays that are copied, not mapped: a file that is cut later ends no process."""
 _told: set[str] = set()
 
 
