@@ -81,7 +81,7 @@ _SPILLED_BYTES = 32 << 20
 _CHECKED_BYTES = 1 << 20
 """Bytes under one checksum; several threads verify them."""
 _COPIED = 1 << 17
-"""Bytes of arrays that are copied, not mapped: a file that is cut later ends no process."""
+"""Bytes of arrays that are copied, not mapped: files that are cut end no process."""
 _told: set[str] = set()
 
 
