@@ -4,11 +4,13 @@
     .venv/bin/python tests/simulate_runs.py --first 0 --count 200
     .venv/bin/python tests/simulate_runs.py --planned --first 0 --count 10000
     .venv/bin/python tests/simulate_runs.py --fleets --first 0 --count 50000
+    .venv/bin/python tests/simulate_runs.py --prompts --first 0 --count 1000
 
 Ranks iterate, break off, seek, skip, save, are killed and go on from a state at other
 sizes; weights change, files are added, documents are erased. A seed is some runs of one
 kind. With ``--planned`` nothing is decoded, and a seed is one run: what its ranks would
-be given, see :mod:`models.planned`.
+be given, see :mod:`models.planned`. With ``--prompts`` a seed is one run of a queue of
+prompts, over datasets of any size and weights.
 """
 
 import argparse
@@ -29,6 +31,7 @@ from models.learning_runs import LearningMachine, PackedLearningMachine
 from models.mixture_runs import MixtureMachine
 from models.order_fleets import SimulatedFleet
 from models.planned import PlannedRun
+from models.prompt_schedules import SimulatedPrompts
 from models.runs import BalancedMachine, BudgetMachine, EpochMachine, InfilledMachine
 
 KINDS = [
@@ -71,11 +74,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--planned", action="store_true", help="decode nothing")
     parser.add_argument("--fleets", action="store_true", help="nor open a file")
+    parser.add_argument("--prompts", action="store_true", help="queues of prompts")
     options = parser.parse_args()
     pure: Any = None
     """What lives without data, by its seed."""
     if options.planned or options.fleets:
         pure = SimulatedFleet if options.fleets else PlannedRun
+    if options.prompts:
+        pure = SimulatedPrompts
     warnings.simplefilter("ignore")  # Of padding, in data as small as these.
     if options.seed is not None:
         if pure is not None:

@@ -9,9 +9,14 @@ import random
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from pagefeed import PromptQueue
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pagefeed import PromptQueue, parquet
 from pagefeed.errors import TicketError
 from pagefeed.run import Ticket
 
@@ -181,3 +186,41 @@ class Schedule:
             if ticket.key not in self.known.flying:
                 self.wait(ticket, 0)
         assert json.loads(json.dumps(self.queue.state_dict())) == json.loads(text)
+
+
+class SimulatedPrompts:
+    """A whole run on datasets of any size, weights, pages and passes.
+
+    Args:
+        seed: Chooses them, and what happens.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed, self._draw = seed, random.Random(seed)
+
+    def live(self) -> int:
+        """Run to the end; returns the number of passes."""
+        draw = self._draw
+        names = ["code", "math", "science", "tools"][: draw.randint(1, 4)]
+        sizes = {name: draw.choice([1, 2, draw.randint(3, 60)]) for name in names}
+        epochs = draw.randint(1, 3)
+        shuffle: Any = draw.choice(["page", "row", None])
+        with TemporaryDirectory() as folder:
+            data = {}
+            for name, size in sizes.items():
+                path = Path(folder) / f"{name}.parquet"
+                table = pa.table({"n": range(size)})
+                pq.write_table(table, path, row_group_size=draw.randint(1, 20))
+                data[name] = parquet(path, column="n"), draw.choice([0.1, 1, 3])
+
+            def make(max_in_flight: int) -> PromptQueue:
+                return PromptQueue(
+                    data,
+                    seed=self._seed,
+                    epochs=epochs,
+                    max_in_flight=max_in_flight,
+                    shuffle=shuffle,
+                )
+
+            Schedule(make, sizes, epochs, self._seed).run()
+        return epochs * len(names)

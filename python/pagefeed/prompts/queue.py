@@ -64,7 +64,7 @@ class PromptQueue:
             bounds the staleness of their answers by S steps.
         curriculum: Takes prompts by their scores.
         shuffle: As for :class:`Loader`.
-        memory: Bytes that reading may hold, such as ``"256MiB"``.
+        memory: Bytes that reading may hold for each dataset, such as ``"256MiB"``.
         num_threads: Threads that read, for each dataset.
 
     Raises:

@@ -334,3 +334,15 @@ def test_rows_are_read_together(tmp_path):
         queue.commit(tickets)
     loaded = places._view._feed.engine().stats()["pages_loaded"]
     assert loaded == len(data.index) > 1
+
+
+def test_texts_are_read_as_tokens(tmp_path):
+    texts = ["ab" * (row % 5 + 1) for row in range(40)]
+    pq.write_table(pa.table({"text": texts, "n": range(40)}), tmp_path / "t.parquet")
+    tokenizer = pf.Tokenizer(lambda text: [*text.encode()], vocab_size=256)
+    data = pf.parquet(tmp_path / "t.parquet", column="text").tokenize(tokenizer)
+    queue = queue_of(data, columns=["n"], max_length=6, epochs=1)
+    tickets = queue.take(40)
+    for ticket, row in zip(tickets, queue.read(tickets), strict=True):
+        assert row["n"] == ticket.row
+        assert bytes(row["input_ids"].tolist()).decode() == texts[ticket.row][:6]
