@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import asdict
 from functools import partial
 from typing import Any, TypeAlias
@@ -365,38 +366,32 @@ class PromptQueue:
             StateMismatchError: If the state is of other data, seed or shuffle, or no
                 state of a queue; then nothing is changed.
         """
-        with self._lock:
-            kept = [(each, dict(vars(each))) for each in self._places.values()]
+        with self._lock, reading_state(state, {"version": VERSION}):
             try:
-                with reading_state(state, {"version": VERSION}):
-                    self._load(state)
-            except Exception as error:
-                for places, values in kept:
-                    vars(places).update(values)
-                if isinstance(error, AttributeError | KeyError):
-                    raise StateMismatchError(
-                        f"no state of a PromptQueue, by {error!r}: give what "
-                        "state_dict() returned"
-                    ) from error
-                raise
+                self._load(state)
+            except (AttributeError, KeyError) as error:
+                raise StateMismatchError(f"it has no {error}") from error
 
     def _load(self, state: Mapping[str, Any]) -> None:
+        """Continue at a state; copies are changed, and taken at the end."""
         saved, curriculum = state["datasets"], Curriculum(**state["curriculum"])
         if gone := [name for name in saved if name not in self._places]:
             raise StateMismatchError(
                 f"the state is of datasets {[*saved]}, and this queue lacks {gone}: "
                 "give a dataset that shall end the weight 0"
             )
-        for name, places in self._places.items():
+        all_places = {name: copy(places) for name, places in self._places.items()}
+        for name, places in all_places.items():
             places.load(saved.get(name), curriculum)
-        out = Outstanding(read_outstanding(state, self._places))
+        out = Outstanding(read_outstanding(state, all_places))
         shares = Shares(self._shares.weights)
-        if len(saved) == len(self._places):
+        if len(saved) == len(all_places):
             shares = Shares(self._check_weights(state["weights"]))
-            for name in self._places:
+            for name in all_places:
                 turns = check_whole(state["turns"][name], "turns", least=0, most=MOST)
                 shares.turns[name] = turns
-        self._shares, self._out, self._curriculum = shares, out, curriculum
+        self._places, self._shares, self._out = all_places, shares, out
+        self._curriculum = curriculum
 
     def check_ranks(self, group: Any = None) -> None:
         """Check that the replicas of all ranks are equal; they then share tickets.
