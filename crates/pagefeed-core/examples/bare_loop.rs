@@ -1,6 +1,6 @@
-//! What decoding token pages is measured against: a loop that does nothing but
-//! decompress the pages of one column chunk, unpack, look up and write int64, and
-//! beside it the same work through this crate. Both take a chunk's bytes, so that one
+//! The yardstick of decoding token pages: a loop that does nothing but
+//! decompress the pages of one column chunk, unpack, look up and write int64, and the
+//! same work through this crate. Both take a chunk's bytes, so that one
 //! Python process can time them and other readers side by side (see
 //! `benchmarks/bench_pages.py`).
 //!

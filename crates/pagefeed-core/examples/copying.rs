@@ -1,4 +1,4 @@
-//! How fast rows are copied from pages into batches, against `memcpy`.
+//! Rate of copying rows from pages into batches, against `memcpy`.
 //!
 //! `cargo run --release -p pagefeed-core --example copying`
 

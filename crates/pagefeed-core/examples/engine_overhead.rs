@@ -1,4 +1,4 @@
-//! What the engine costs beside the work itself: scheduling per page and per batch, and
+//! Overhead of the engine: scheduling per page and per batch, and
 //! memory against the budget.
 //!
 //! `cargo run --release -p pagefeed-core --example engine_overhead`

@@ -29,7 +29,7 @@ impl Numbers {
     }
 }
 
-/// What decoding leaves: every token of a page is written once.
+/// Result of decoding: every token of a page is written once.
 fn decode(page: &mut [u16], number: usize) {
     for (place, token) in page.iter_mut().enumerate() {
         *token = (place ^ number) as u16;

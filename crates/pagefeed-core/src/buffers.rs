@@ -8,9 +8,9 @@
 //!
 //! At most [`MAX_KEPT_BYTES`] wait for their next use, in the whole process. What is
 //! dropped beyond goes back to the system at once: the allocator would keep such memory,
-//! and in pieces that the next, slightly larger page does not fit. Of smaller buffers,
-//! such as pages of tokens are read into, every thread keeps the last one, which is
-//! still in its processor's cache.
+//! and in pieces that the next, slightly larger page does not fit. Every thread keeps
+//! the last of smaller buffers, such as pages of tokens are read into; it keeps the last
+//! one, which is still in its processor's cache.
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};

@@ -1,5 +1,5 @@
-//! Open files, kept for their next use: a process may have only so many of them, however
-//! many datasets it reads.
+//! Open files, kept for their next use: a process may have a limited number, for any
+//! number of datasets.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -30,7 +30,7 @@ pub enum Kind {
     Stale,
     /// The caller's argument cannot be right.
     Invalid,
-    /// A number is no token id, or does not fit the type asked for.
+    /// A number is not a token id, or does not fit the type asked for.
     TokenRange,
     /// An optional dependency of the control plane is not installed.
     MissingDependency,
@@ -40,7 +40,7 @@ pub enum Kind {
     Internal,
 }
 
-/// Where an error occurred; each layer fills in what it knows.
+/// Place of an error; each layer fills in what it knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Location {
     /// Path of the file.
@@ -122,7 +122,7 @@ impl Error {
         &self.0.message
     }
 
-    /// Where the error occurred.
+    /// Place of the error.
     pub fn location(&self) -> &Location {
         &self.0.location
     }
@@ -265,7 +265,7 @@ thread_local! {
 fn catch<T>(work: impl FnOnce() -> Result<T>, error: impl FnOnce(&str) -> Error) -> Result<T> {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {
-        // What becomes an error need not be printed as well.
+        // A panic that becomes an error need not be printed as well.
         let print = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
             if !IS_CAUGHT.get() {

@@ -1,4 +1,4 @@
-//! What orders are made of, number by number: a keyed hash, and permutations of any
+//! Elements of orders, number by number: a keyed hash, and permutations of any
 //! size, forward and backward. What they come to is the control plane's.
 
 pub mod dealing;

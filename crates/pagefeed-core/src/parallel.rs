@@ -23,7 +23,7 @@ where
         let (mut work, mut done) = (make(), Vec::new());
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
-            // Numbers below a failed one go on: one of them may fail, too.
+            // Numbers below a failed one continue: one of them may fail, too.
             if index >= num_tasks || index > failed.load(Ordering::Relaxed) {
                 return done;
             }
@@ -35,7 +35,7 @@ where
         }
     };
     let mut done = thread::scope(|scope| {
-        // Where the system gives no more threads, those there are do the work.
+        // If the system gives no more threads, the existing ones do the work.
         let threads: Vec<_> = (1..num_threads.min(num_tasks))
             .map_while(|_| Builder::new().spawn_scoped(scope, run).ok())
             .collect();

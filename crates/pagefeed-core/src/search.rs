@@ -7,7 +7,7 @@ use std::ops::Range;
 const NEAR: usize = 8;
 
 /// Returns the last of `ranges` that begins at or before a number; the first if none does.
-/// `first` is where a range begins, and for the one behind the last, where that ends.
+/// `first` is where a range begins, and for the range after the last, where that one ends.
 ///
 /// It is mostly near where it would be if all were equally long. Halves are chosen
 /// without a branch: each would be a guess of the processor's, wrong every other time.

@@ -1,4 +1,4 @@
-//! Where the bytes of files lie, and what was fetched of them ahead of its use.
+//! Storage of files, and their bytes that were fetched ahead of their use.
 
 use std::fs::Metadata;
 use std::ops::Range;

@@ -34,7 +34,7 @@ pub struct Store {
 /// to 64 KiB.
 const SAMPLED: (u64, u64) = (16, 4096);
 
-/// What is said of a file that is not there.
+/// The error of a missing file.
 const GONE: &str = "it does not exist any more: put it back, or name the files there are";
 
 /// A read that takes longer than this did not come from memory.

@@ -2,8 +2,8 @@
 //! the feature `simulate`, those of a simulated machine (`pagefeed-simulated`) on which
 //! one seed decides what runs when.
 //!
-//! Whatever waits takes these from here. Atomics and `OnceLock` are the standard library's
-//! in both: nothing waits for them, and a simulated machine has one processor.
+//! All code that waits takes these from here. Atomics and `OnceLock` are the standard
+//! library's in both: nothing waits for them, and a simulated machine has one processor.
 
 #[cfg(feature = "simulate")]
 pub use pagefeed_simulated as simulated;

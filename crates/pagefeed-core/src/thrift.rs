@@ -1,7 +1,7 @@
 //! A bounded reader of Thrift's compact protocol, as far as Parquet needs it.
 //!
 //! Every length is compared with the bytes that are left before anything is
-//! allocated, and nesting is bounded. Running out of bytes is told apart from bad
+//! allocated, and nesting is bounded. Running out of bytes is another error than bad
 //! bytes, so that a page header can be read from a prefix of unknown length.
 //! See the compact protocol specification in Apache Thrift's `doc/specs`.
 
@@ -355,7 +355,7 @@ mod tests {
         // Field 3 twice, the second time by its full number; then 3 and 2.
         assert!(read(&[0x35, 2, 0x05, 6, 4, 0]).is_err());
         assert!(read(&[0x35, 2, 0x05, 4, 4, 0]).is_ok());
-        // In a struct inside, and beside one.
+        // Inside a struct, and next to one.
         assert!(read(&[0x1c, 0x35, 2, 0x05, 6, 4, 0, 0]).is_err());
         assert!(read(&[0x1c, 0x35, 2, 0, 0x25, 4, 0]).is_ok());
     }

@@ -1,4 +1,4 @@
-//! What comes with tokens, number by number, as Python asks for it.
+//! Columns aligned with tokens, number by number, as Python asks for them.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Memory of the data plane behind Python's buffer protocol.
+//! Memory of the data plane by Python's buffer protocol.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What an engine reads: columns of datasets, as Python names them.
+//! Input of an engine: columns of datasets, as Python names them.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -279,7 +279,7 @@ impl Columns {
         let fillings: Vec<PerToken> = aligned.map(|column| column.per_token).collect();
         let asked = &self.per_token;
         let dictionaries = Arc::new(DictionaryCache::new(memory / 4));
-        // Many pages of tokens share a page of the columns beside them.
+        // Many pages of tokens share a page of another column.
         let shared = Arc::new(SharedPages::new(memory / 16 * 3));
         let payloads = |dataset| self.metadata.as_ref()?.payload_field(dataset);
         let mut sources: Vec<(Arc<dyn ColumnSource>, Indexed)> = Vec::new();

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 
 use crate::aligned::AskedAligned;
 
-/// What batches make of the lists in their columns, which are named by number.
+/// Padding and types of the lists in columns of batches, by the column's number.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct AskedDocuments {

@@ -55,7 +55,7 @@ asked! {
         fields: Option<AskedFields> = None,
         /// The aligned column that decides on the loss mask.
         loss_column: Option<usize> = None,
-        /// What is made of the lists in the columns of rows.
+        /// Padding and types of the lists in the columns of rows.
         documents: Option<AskedDocuments> = None,
     }
 }

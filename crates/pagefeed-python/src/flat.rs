@@ -1,4 +1,4 @@
-//! Indexes of files that have no pages of their own.
+//! Indexes of files without pages.
 
 use std::sync::Arc;
 

@@ -41,12 +41,12 @@ thread_local! {
 #[pyclass(frozen, module = "pagefeed._core")]
 pub struct Index {
     pub(crate) index: Arc<CoreIndex>,
-    /// How its texts become tokens, if they do.
+    /// Tokenizer of its texts, if they have one.
     pub(crate) tokenization: Option<Tokenization>,
-    /// How its documents are infilled, if they are; and the bits of numbers at special
+    /// Infilling of its documents, if they are infilled; and the bits of numbers at special
     /// tokens, unless it holds tokens.
     pub(crate) infilling: Option<(Arc<Infilling>, Option<u64>)>,
-    /// What rows have that files lack.
+    /// Values of rows that files lack.
     lacking: Lacking,
     storage: PerProcess<dyn Storage>,
 }
@@ -243,10 +243,10 @@ impl Index {
         copy
     }
 
-    /// The same index, whose values have the type that a table gives them: that of an array.
-    /// With a dotted path it is that of a field in its structs. Files that lack the column
-    /// have their value in `missing`; fields that structs lack, that in the row of
-    /// `defaults`, see [`Lacking`].
+    /// The same index, whose values have the type that a table gives them: that of an
+    /// array. With a dotted path it is that of a field in its structs. Files that lack
+    /// the column have their value in `missing`; fields that structs lack, that in the
+    /// row of `defaults`, see [`Lacking`].
     fn with_type(
         &self,
         table: &ArrowArray,

@@ -11,7 +11,7 @@ use pyo3::types::PyBytes;
 use crate::numbers::bytes_of;
 use crate::run::detached_if_many;
 
-/// How the documents of a dataset are infilled. Wrapped by `pagefeed.dataset.Infill`.
+/// Infilling of the documents of a dataset. Wrapped by `pagefeed.dataset.Infill`.
 #[pyclass(frozen, name = "Infilling", module = "pagefeed._core")]
 pub struct PyInfilling {
     pub(crate) infilling: Arc<Infilling>,

@@ -52,7 +52,7 @@ impl ListFile {
 
     /// Appends texts to the first column: they lie one after the other in `data` (uint8),
     /// each from one of `offsets` (int64) to the next. Returns the number of tokens, the
-    /// largest, and the numbers of texts that are no UTF-8, which are left out.
+    /// largest, and the numbers of texts that are not UTF-8, which are left out.
     fn encode(
         &mut self,
         py: Python<'_>,

@@ -124,7 +124,7 @@ fn origin(values: Option<Values<'_>>, verify_checksums: bool) -> Result<Origin> 
             }
         },
         None => Origin::Nothing,
-        // Of texts that are tokenized as they are read: the texts.
+        // For texts that are tokenized as they are read: the texts.
         Some(Values::Index(index)) => Origin::Pages(index.get().indexed(verify_checksums)),
         Some(Values::Array(array)) => Origin::Files(Arc::clone(&array.get().array)),
         Some(Values::Numbers(numbers)) => Origin::Files(Arc::new(Int64Array::from(numbers))),

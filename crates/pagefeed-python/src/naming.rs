@@ -1,4 +1,4 @@
-//! How the columns of a table are found in its files, as Python says it.
+//! Names of a table's columns in its files, as Python gives them.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ fn all(fields: Vec<AskedField>) -> PyResult<Vec<TableField>> {
     fields.into_iter().map(AskedField::into_field).collect()
 }
 
-/// How the columns of a table are found in its files.
+/// Names of a table's columns in its files.
 #[pyclass(frozen, name = "Naming", module = "pagefeed._core")]
 pub struct PyNaming {
     pub naming: Arc<Naming>,

@@ -36,7 +36,7 @@ pub fn lookup(
 pub struct Held<T>(PyBuffer<T>);
 
 impl<T: Element> Held<T> {
-    /// Takes a contiguous array of these numbers that nobody writes to.
+    /// Takes a contiguous array of these numbers without writers.
     pub fn new(array: Bound<'_, PyAny>) -> PyResult<Self> {
         let view = PyBuffer::<T>::get(&array)?;
         if !view.is_c_contiguous() {

@@ -262,7 +262,7 @@ impl Tokenizer {
     }
 }
 
-/// Returns a page of texts as stored, and the same rows of columns beside it.
+/// Returns a page of texts as stored, and the same rows of further columns.
 fn read_texts(column: &Indexed, beside: &[Arc<CoreIndex>], page: u64) -> Result<Vec<ArrayRef>> {
     let nothing = Fetched::NOTHING;
     let read = |opener: &mut _| read_columns(column, beside, opener, page, nothing);

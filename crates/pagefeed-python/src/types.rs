@@ -1,4 +1,4 @@
-//! What Arrow types say of the numbers that columns hold.
+//! Types of numbers in columns, by their Arrow types.
 
 use arrow_schema::DataType;
 

@@ -1,4 +1,4 @@
-//! What Python gives for a column.
+//! Values of a column from Python.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a URL means: an endpoint, and a name in it.
+//! Meaning of a URL: an endpoint, and a name in it.
 
 use object_store::path::Path;
 use pagefeed_core::error::{Error, Result, shown_path};

@@ -1,4 +1,4 @@
-//! What was sent and what came of it.
+//! Counters of requests and their outcomes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

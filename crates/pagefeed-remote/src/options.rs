@@ -32,7 +32,7 @@ pub struct Service {
     pub looked_at: Option<String>,
 }
 
-/// Where the keys of Amazon's buckets come from.
+/// Source of the keys of Amazon's buckets.
 pub enum Source {
     /// Nothing else is asked.
     Keys(Keys),
@@ -46,7 +46,7 @@ pub type FindKeys = Arc<dyn Fn() -> Result<Source> + Send + Sync>;
 /// Settings of a storage. Values were checked where they were read.
 #[derive(Clone, Default)]
 pub struct Options {
-    /// How long a request is repeated while none of its answer arrives.
+    /// Time for which a request is repeated while none of its answer arrives.
     pub deadline: Duration,
     /// Longest total wait where a server asks to wait.
     pub max_wait: Duration,

@@ -1,4 +1,4 @@
-//! Which bytes one request asks for: ranges close together are coalesced, long ones divided.
+//! Byte ranges of a request: ranges close together are coalesced, long ones divided.
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
 //! A machine of one processor whose threads are coroutines: a seed decides at every lock,
-//! wait and wake-up which of them goes on, and time passes when all of them wait. The same
+//! wait and wake-up which of them runs, and time passes when all of them wait. The same
 //! seed gives the same run.
 //!
 //! Not `shuttle`, which gives its threads the same coroutines (`corosensei`): there a wait

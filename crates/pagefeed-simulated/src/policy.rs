@@ -1,8 +1,8 @@
-//! Which thread goes on: ways to choose that find different defects.
+//! Choice of the thread to run: ways that find different defects.
 
 use super::Random;
 
-/// How the next thread is chosen among those that can run.
+/// Choice of the next thread among those that can run.
 #[derive(Clone, Copy, Debug)]
 pub enum Policy {
     /// Any thread. The running one continues with a chance of `stay` in 256.

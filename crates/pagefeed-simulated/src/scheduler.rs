@@ -33,7 +33,7 @@ thread_local! {
 pub struct Settings {
     /// Decides everything.
     pub seed: u64,
-    /// How threads are chosen.
+    /// Choice of threads.
     pub policy: Policy,
     /// One in this many waits ends without reason; 0 for none.
     pub spurious: u64,
@@ -94,7 +94,7 @@ struct Thread {
     name: String,
     coroutine: Option<Coroutine<(), (), (), DefaultStack>>,
     yielder: *const Yielder<(), ()>,
-    /// What the thread waits for.
+    /// Event that the thread waits for.
     waits: Option<&'static str>,
     num_waits: u64,
     is_done: bool,

@@ -141,7 +141,7 @@ pub fn scope<'env, T>(work: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>)
         scope: PhantomData,
         env: PhantomData,
     };
-    // What panics ends the run: no thread goes on that borrows what is gone.
+    // A panic ends the run: no thread may run that borrows freed values.
     let result = work(&scope);
     let threads = scope
         .threads

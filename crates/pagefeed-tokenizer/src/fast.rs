@@ -88,8 +88,8 @@ fn stay_on_this_thread() {
             }
         });
         if let Ok(thread) = asked {
-            // A panic there leaves the library with its own threads, which is slower
-            // beside others and no worse.
+            // A panic there leaves the library with its own threads, which is slower while
+            // others run, and no worse.
             let _ = thread.join();
         }
     });

@@ -27,7 +27,7 @@ pub fn json_texts(block: &[u8], name: &str) -> Option<JsonTexts> {
     };
     let mut begin = 0;
     for end in memchr_iter(b'\n', block.as_bytes()).chain([block.len()]) {
-        // What ends with a line has no more behind it.
+        // A value that ends with a line has no more after it.
         if begin < block.len() {
             let mut line = Deserializer::from_str(&block[begin..end]);
             let field = Field {

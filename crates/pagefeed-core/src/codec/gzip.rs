@@ -33,7 +33,7 @@ pub(super) fn fill(decoder: &mut impl Read, output: &mut [u8]) -> Result<usize, 
     Ok(written)
 }
 
-/// Refuses a stream that goes on, or whose end is damaged.
+/// Refuses a stream that continues, or whose end is damaged.
 pub(super) fn check_end(decoder: &mut impl Read) -> Result<(), String> {
     match decoder.read(&mut [0]) {
         Ok(0) => Ok(()),

@@ -4,7 +4,7 @@
 //! table says how to read a tag, the source is selected, and 64 bytes are copied
 //! whether as many are asked for or not. Both ideas are those of Google's decoder
 //! (<https://github.com/google/snappy>, `DecompressBranchless`); the format is in its
-//! `format_description.txt`. Whatever is rare, or near the end of a buffer, goes
+//! `format_description.txt`. Rare elements, and those near the end of a buffer, go
 //! through [`careful_step`], which checks everything.
 //!
 //! The `snap` crate, which compresses what is written, takes 1.4 to 2 times as long for
@@ -18,9 +18,10 @@ use std::ptr;
 const INPUT_MARGIN: usize = 2 + MAX_LENGTH;
 /// Bytes that it may write from the end of the output so far on.
 const OUTPUT_MARGIN: usize = MAX_LENGTH + PATTERN_BYTES;
-/// Bytes of the longest element that the fast loop decodes, and bytes that it copies for any.
-/// Copying fewer for a shorter element takes a branch that a processor cannot predict: on
-/// bit-packed indices the loop takes 1.2 times as long, and at some addresses of its code twice.
+/// Bytes of the longest element that the fast loop decodes, and bytes that it copies for
+/// any. Copying fewer for a shorter element takes a branch that a processor cannot
+/// predict: on bit-packed indices the loop takes 1.2 times as long, and at some
+/// addresses of its code twice.
 const MAX_LENGTH: usize = 64;
 /// Bytes of a pattern that is repeated.
 const PATTERN_BYTES: usize = 16;
@@ -97,7 +98,7 @@ fn fast_steps(stored: &[u8], read: usize, output: &mut [u8], written: usize) -> 
     assert!(stored.len() - read >= INPUT_MARGIN && output.len() - written >= OUTPUT_MARGIN);
     let (input, begin) = (stored.as_ptr(), output.as_mut_ptr());
     // SAFETY: `from` stays at least INPUT_MARGIN before the end of the input, and `to`
-    // OUTPUT_MARGIN before that of the output, for as long as the loop goes on. An
+    // OUTPUT_MARGIN before that of the output, for as long as the loop runs. An
     // element reads its tag, 2 bytes behind, at most 64 literal bytes and the next tag,
     // which is at most 61 bytes on: 66 in all. It writes at most 64 bytes, and a
     // pattern that begins within them. Copies begin inside of what was written:

@@ -85,7 +85,7 @@ impl<'a> Delta<'a> {
                 .split_at_checked(self.miniblocks)
                 .ok_or_else(|| short(left))?;
             bytes = rest;
-            // Widths behind the last difference may be anything.
+            // Widths after the last difference may be anything.
             for &width in widths.iter().take(left.div_ceil(self.miniblock_size)) {
                 let (width, count) = (usize::from(width), left.min(self.miniblock_size));
                 // The padding of the last one is sometimes left out.

@@ -61,7 +61,7 @@ impl<'a> Runs<'a> {
             }
         } else {
             let count = count.saturating_mul(8).min(self.remaining);
-            // The last group may be cut off behind the last value.
+            // The last group may be cut off after the last value.
             let needed = (count * self.width as usize).div_ceil(8);
             let bytes = self.bytes;
             if needed > bytes.len() {

@@ -329,7 +329,7 @@ mod tests {
             let mask = ((1u64 << width) - 1) as u32;
             for count in [0, 1, 7, 8, 9, 31, 64, 100, 504, 512, 1000] {
                 let values: Vec<u32> = (0..count).map(|_| random.next() as u32 & mask).collect();
-                // With and without bytes behind the values.
+                // With and without bytes after the values.
                 for slack in [0, 1, 15, 40] {
                     let mut bytes = pack(&values, width);
                     bytes.extend((0..slack).map(|_| random.next() as u8));

@@ -86,7 +86,7 @@ impl Budget {
         (self.max_buffers().saturating_sub(2)).max(1)
     }
 
-    /// How many buffers to allocate, if none can be reused and `best` are best
+    /// Number of buffers to allocate, if none can be reused and `best` are best
     /// allocated at once.
     pub fn buffers_at_once(&self, best: usize) -> usize {
         let room = self.max_buffers().saturating_sub(self.num_buffers);
@@ -116,7 +116,7 @@ impl Budget {
         self.held + self.loading + bytes <= self.for_pages()
     }
 
-    /// Whether a page that is fetched ahead fits. Other pages must fit beside it, so
+    /// Whether a page that is fetched ahead fits. Other pages must fit with it, so
     /// that neighbours can be fetched together even if memory is nearly full.
     pub fn fits_ahead(&self, bytes: usize) -> bool {
         self.fits(bytes.max(self.for_pages() / TOGETHER_DIVISOR))

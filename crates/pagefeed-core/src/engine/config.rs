@@ -1,4 +1,4 @@
-//! How an engine runs, and what its batches are like.
+//! Settings of an engine, and of its batches.
 
 use std::sync::Arc;
 
@@ -65,18 +65,18 @@ pub struct EngineConfig {
     pub row_payload: usize,
     /// Token where no segment writes.
     pub padding: i64,
-    /// How rows become the tokens of a batch.
+    /// Layout of rows as the tokens of a batch.
     pub layout: Layout,
 }
 
-/// How rows become the tokens of a batch.
+/// Layout of rows as the tokens of a batch.
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
     /// Token before every row, also before an empty one.
     pub bos: Option<i64>,
     /// Token after every row, also after an empty one.
     pub eos: Option<i64>,
-    /// How bundles are packed; without it, their rows are joined like those of a page.
+    /// Packing of bundles; without it, their rows are joined like those of a page.
     pub packing: Option<Rule>,
     /// The fields to make besides tokens.
     pub fields: Fields,
@@ -89,7 +89,7 @@ pub struct Layout {
     pub metadata: Option<Arc<TableSchema>>,
     /// Bytes that this takes for a token, about.
     pub metadata_token_bytes: f64,
-    /// What is made of the lists in its cells.
+    /// Padding and types of the lists in its cells.
     pub documents: Option<Arc<Documents>>,
 }
 

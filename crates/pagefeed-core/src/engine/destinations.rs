@@ -1,4 +1,4 @@
-//! Where rows lie that are counted through consecutive batches.
+//! Places of rows that are counted through consecutive batches.
 
 use crate::error::{Error, Result};
 

@@ -13,14 +13,14 @@ pub struct Documents {
     pub max_length: Option<usize>,
     /// Length of the rows.
     pub pad: Pad,
-    /// Columns of integers that become rows beside the tokens, each of a length of its own,
-    /// and what fills them up.
+    /// Columns of integers that become further rows, each of another length, and their
+    /// padding.
     pub padded: Vec<(usize, i64)>,
     /// Columns with numbers for each token.
     pub aligned: Vec<AlignedLists>,
     /// Columns of the metadata of the documents.
     pub metadata: Option<DocumentColumns>,
-    /// Columns handed out; those behind them tell something of the rows.
+    /// Columns handed out; later ones describe the rows.
     pub num_named: usize,
     /// Whether rows after the last document are left out.
     pub only_filled: bool,
@@ -64,7 +64,7 @@ pub struct DocumentColumns {
     pub first: usize,
     /// Names in the table.
     pub names: Vec<String>,
-    /// Which of them hold spans.
+    /// Whether each holds spans.
     pub are_spans: Vec<bool>,
     /// Column that is null in rows without a document.
     pub there: usize,

@@ -1,4 +1,4 @@
-//! What the scheduler and the workers hand each other.
+//! Jobs that the scheduler and the workers hand each other.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub(super) struct LoadJob {
     pub page: PageKey,
     /// The bundle, if `page` is the key of one.
     pub bundle: Option<Arc<Bundle>>,
-    /// Bytes fetched of each of its pages, if fetching is a job of its own.
+    /// Bytes fetched of each of its pages, if fetching is a separate job.
     pub fetched: Option<Vec<Fetched>>,
     pub recycled_bytes: usize,
     /// Memory to reuse.

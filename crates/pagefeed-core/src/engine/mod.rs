@@ -160,8 +160,8 @@ impl Engine {
         self.drop_batches(true)
     }
 
-    /// From now on pages of rows stay after their last use, while there is room: plans to
-    /// come name rows that nobody knows yet.
+    /// From now on pages of rows stay after their last use, while there is room: plans
+    /// to come name rows that are not known yet.
     pub fn keep_pages(&self) -> Result<()> {
         self.check_process()?;
         self.shared.lock().keeps_used = true;
@@ -193,7 +193,7 @@ impl Engine {
         self.shared.plan_bytes.load(Ordering::Relaxed)
     }
 
-    /// What the engine has done so far.
+    /// Counters of the engine's work so far.
     pub fn stats(&self) -> Result<EngineStats> {
         self.check_process()?;
         let mut stats = self.shared.lock().stats();
@@ -203,7 +203,7 @@ impl Engine {
         Ok(stats)
     }
 
-    /// Stops and joins the threads; a page being loaded is finished first. Whoever
+    /// Stops and joins the threads; a page being loaded is finished first. A thread that
     /// waits for a batch gets [`Kind::Cancelled`], and so does every later call.
     pub fn close(&self) {
         if self.shared.is_forked() {
@@ -214,7 +214,8 @@ impl Engine {
         let this_thread = thread::current().id();
         for thread in std::mem::take(&mut *self.lock_threads()) {
             let thread = ManuallyDrop::into_inner(thread);
-            // A worker that calls Python may collect the engine as garbage: it ends by itself.
+            // A worker that calls Python may collect the engine as garbage: it ends by
+            // itself.
             if thread.thread().id() != this_thread {
                 // A panic of a worker was turned into an error for the consumer.
                 let _ = thread.join();
@@ -225,9 +226,9 @@ impl Engine {
         unlock(state);
     }
 
-    /// What is wrong with the engine's account, if something is; nothing while its lock is
+    /// The fault of the engine's account, if there is one; nothing while its lock is
     /// held. `outside` is how many batches the consumer has, if that is known; `all_wait`
-    /// is whether all threads wait, so that nobody is about to wake another.
+    /// is whether all threads wait, so that none is about to wake another.
     #[cfg(feature = "simulate")]
     pub fn audit(&self, outside: Option<usize>, all_wait: bool) -> std::result::Result<(), String> {
         let Some(state) = self.shared.peek() else {
@@ -240,7 +241,7 @@ impl Engine {
         }
     }
 
-    /// Where the engine stands, in words: for simulations.
+    /// State of the engine, in words: for simulations.
     #[cfg(feature = "simulate")]
     pub fn describe(&self) -> String {
         self.shared.peek().map_or_else(String::new, State::describe)

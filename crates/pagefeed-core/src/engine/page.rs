@@ -1,4 +1,4 @@
-//! What is held of a page, and how it is read.
+//! A decoded page, and ways to read it.
 
 use arrow_array::{Array, ArrayRef};
 

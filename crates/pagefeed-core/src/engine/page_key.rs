@@ -32,7 +32,7 @@ impl Hasher for MultiplyHasher {
         self.0 = product ^ (product >> 32);
     }
 
-    /// Hashes the epoch behind the page; most are 0.
+    /// Hashes the epoch after the page; most are 0.
     fn write_u32(&mut self, value: u32) {
         self.0 ^= u64::from(value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }

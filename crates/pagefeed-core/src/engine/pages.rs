@@ -25,9 +25,9 @@ pub(super) const FETCHED_AT_ONCE: usize = 64;
 /// Pages that are looked at together at least, to see how many a batch needs.
 const SHORTEST_STRETCH: usize = 16;
 
-/// A free slot keeps room for as many uses, for the next page that gets it. A page of 64 KiB
-/// is used some 17 times in sequences of 2,048 tokens, and a vector grows to 32 for these.
-/// When it grew anew for each page, that took a quarter of the time of `submit`.
+/// A free slot keeps room for as many uses, for the next page that gets it. A page of 64
+/// KiB is used some 17 times in sequences of 2,048 tokens, and a vector grows to 32 for
+/// these. When it grew again for each page, that took a quarter of the time of `submit`.
 const FEW_USES: usize = 32;
 
 #[derive(Debug, Default)]
@@ -179,7 +179,7 @@ impl PageTable {
         self.records[slot as usize].bundle.as_ref()
     }
 
-    /// How many of the pages that were never loaded must be loaded with each batch, from
+    /// Number of the pages never loaded that must be loaded with each batch, from
     /// `head` on, so that all are there in time: as many as the steepest stretch asks for.
     pub fn fresh_per_batch(&self, head: BatchNumber) -> f32 {
         let lengths = std::iter::successors(Some(SHORTEST_STRETCH), |length| Some(2 * length));

@@ -1,4 +1,4 @@
-//! What is to be built: a plan as submitted, checked and prepared for the scheduler.
+//! Batches to build: a plan as submitted, checked and prepared for the scheduler.
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! Where pages come from.
+//! Sources of pages.
 
 use super::Page;
 use crate::error::{Error, Result};

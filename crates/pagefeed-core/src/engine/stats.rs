@@ -1,10 +1,10 @@
-//! What an engine has done.
+//! Counters of an engine.
 
 use std::time::Duration;
 
 macro_rules! stats {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What an engine has done so far.
+        /// Counters of an engine so far.
         #[derive(Clone, Debug, Default)]
         pub struct EngineStats {
             $($(#[$doc])* pub $name: u64,)*
@@ -42,7 +42,7 @@ stats! {
     tokens,
     /// Padding in these.
     padding_tokens,
-    /// Positions in packed sequences of these at which a document goes on that would have
+    /// Positions in packed sequences of these at which a document continues that would have
     /// fitted into one.
     splits,
     /// Bytes of pages held and being loaded now.

@@ -78,9 +78,9 @@ impl Shared {
         self.state.peek()
     }
 
-    /// Releases the lock, and then wakes a sleeping thread of each kind if there may be work
-    /// for it: woken before, it would sleep again at the lock. That one wakes the next: no
-    /// other worker is woken before it has looked for work.
+    /// Releases the lock, and then wakes a sleeping thread of each kind if there may be
+    /// work for it: woken before, it would sleep again at the lock. That one wakes the
+    /// next: no other worker is woken before it has looked for work.
     pub fn wake(&self, mut state: MutexGuard<'_, State>) {
         let wakes_worker = self.takes_sleeper(&mut state, Role::Worker);
         let wakes_fetcher = self.takes_sleeper(&mut state, Role::Fetcher);
@@ -226,7 +226,7 @@ fn work(shared: &Shared, role: Role) {
             state.is_awaited = false;
             drop(state); // The consumer needs it as soon as it is awake.
             shared.settled.notify_all();
-            // Where all processors are busy with work, the consumer would otherwise
+            // If all processors are busy with work, the consumer would otherwise
             // get one only milliseconds later.
             thread::yield_now();
             state = shared.lock();

@@ -1,4 +1,4 @@
-//! Where segments begin in a batch, as bits: they may be noted in any order, and take
+//! Begins of segments in a batch, as bits: they may be noted in any order, and take
 //! the same memory however short the documents are.
 
 use std::ops::Range;
@@ -94,8 +94,8 @@ pub struct Segment {
     follows: bool,
 }
 
-/// Positions that predict the tokens of a segment, or none: the segment's own positions, moved
-/// by the shift of labels.
+/// Positions that predict the tokens of a segment, or none: the segment's own positions,
+/// moved by the shift of labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Labels {
     /// Positions before the first label.
@@ -107,9 +107,10 @@ pub struct Labels {
 }
 
 impl Segment {
-    /// Returns the positions with and without labels. Each label stands `shift` positions before
-    /// its token, and not before the `row` of the segment. `across_documents` lets the
-    /// last token of a document predict the first of the next one.
+    /// Returns the positions with and without labels. Each label stands `shift`
+    /// positions before its token, and not before the `row` of the segment.
+    /// `across_documents` lets the last token of a document predict the first of the
+    /// next one.
     #[inline(always)]
     pub fn labels(&self, row: &Range<usize>, shift: usize, across_documents: bool) -> Labels {
         let Range { start, end } = self.positions;
@@ -181,7 +182,7 @@ mod tests {
             assert_eq!(all, row.collect::<Vec<_>>());
             labels.into_iter().map(|own| own.labelled).collect()
         };
-        // Padding predicts no token, in whatever way documents follow it.
+        // Padding predicts no token, however documents follow it.
         let own = [1..10, 11..20, 30..30, 31..40, 50..50];
         assert_eq!(labelled(0..50, 0, false), own);
         let across = [1..10, 10..20, 30..30, 31..40, 50..50];
@@ -221,7 +222,7 @@ mod tests {
             [borders.next(0), borders.next(1), borders.next(251)],
             [0, 250, 300]
         );
-        assert!(borders.is_document(200)); // Where a row of the batch begins.
+        assert!(borders.is_document(200)); // Begin of a row of the batch.
     }
 
     #[test]

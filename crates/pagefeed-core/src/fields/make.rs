@@ -1,7 +1,7 @@
 //! Writes the fields of a batch, row by row and segment by segment.
 //!
-//! The loops are plain so that the compiler vectorises them, compiled once more for
-//! AVX2 and chosen at run time.
+//! The loops are plain so that the compiler vectorises them, compiled again for AVX2
+//! and chosen at run time.
 
 use std::ops::Range;
 

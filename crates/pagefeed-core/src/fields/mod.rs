@@ -1,4 +1,4 @@
-//! Fields of a batch beside its tokens: labels, positions, masks and borders, all made
+//! Fields of a batch with its tokens: labels, positions, masks and borders, all made
 //! from the same borders of its documents, so that they agree with each other.
 //!
 //! A segment is a run of tokens that attend to each other: a part of a document in a
@@ -121,7 +121,8 @@ const NARROW: &[FieldType] = &[FieldType::I32, FieldType::I64];
 const SMALL: &[FieldType] = &[FieldType::I32];
 const MASK: &[FieldType] = &[FieldType::Bool, FieldType::I64, FieldType::F32];
 
-// Name, types, shape, number on padding, whether it is ours alone, whether it is for models.
+// Name, types, shape, number on padding, whether it is ours alone, whether it is for
+// models.
 fields! {
     /// The tokens, always there.
     InputIds: "input_ids", &[], Tokens, None, true, true;

@@ -1,4 +1,4 @@
-//! Where in the memory of a batch each of its fields lies.
+//! Places of fields in the memory of a batch.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! The memory of a field in a batch, as numbers of whatever type it has there.
+//! The memory of a field in a batch, as numbers of the type it has there.
 
 use std::ops::Range;
 

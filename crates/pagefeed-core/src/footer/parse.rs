@@ -1,5 +1,5 @@
 //! The footer's thrift structures, read in one pass. Counts and ranges are checked
-//! here, so that nothing behind it trusts the file.
+//! here, so that later code need not trust the file.
 
 use std::ops::Range;
 
@@ -283,7 +283,7 @@ fn parse_chunk_metadata(
         total_compressed_size: total.ok_or_else(|| missing("a chunk's compressed size"))?,
         dictionary_pages,
         has_dictionary,
-        // What is counted from levels cannot be wrong as statistics can.
+        // Counts from levels cannot be wrong as statistics can.
         num_nulls: levels_below(&definition_levels, num_values).or(num_nulls),
         miscounts_nulls: false,
         repetition_levels,
@@ -325,7 +325,7 @@ fn parse_encodings(reader: &mut Reader<'_>) -> Result<bool> {
     let (wire, count) = reader.list()?;
     let mut has_dictionary = false;
     for _ in 0..count {
-        // A hint alone: what is no encoding does not spoil the column.
+        // A hint alone: an unknown encoding does not spoil the column.
         match wire {
             Wire::I32 => has_dictionary |= matches!(reader.i32()?, 2 | 8),
             _ => reader.skip_element(wire, 0)?,

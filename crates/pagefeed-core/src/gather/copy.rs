@@ -1,6 +1,6 @@
-//! How tokens are copied: plain loops that the compiler vectorises, compiled once more
-//! for AVX2 and chosen at run time. Whether every value fits is one OR per value, left
-//! out where the types prove it.
+//! Copies of tokens: plain loops that the compiler vectorises, compiled again for AVX2
+//! and chosen at run time. Whether every value fits is one OR per value, left out where
+//! the types prove it.
 
 use std::ops::BitOr;
 

@@ -1,4 +1,4 @@
-//! What is gathered: tokens of a page that lie in a row, or of its lines.
+//! Ranges to gather: tokens of a page that lie in a row, or of its lines.
 
 use super::copy::{Ahead, BatchToken};
 use crate::tokens::TokenPage;

@@ -17,7 +17,7 @@ use crate::order::mix;
 
 pub use lists::{arrange_lists, infilled_field};
 
-/// What is written between the parts of a document.
+/// Tokens written between the parts of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marker {
     /// Before the prefix.
@@ -26,20 +26,20 @@ pub enum Marker {
     Suffix,
     /// Before the middle.
     Middle,
-    /// Behind the middle.
+    /// After the middle.
     End,
 }
 
-/// How the documents of a dataset are infilled.
+/// Infilling of the documents of a dataset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Infilling {
     /// Key of which documents are.
     pub choice: [u64; 2],
     /// Key of where they are cut, and of their order.
     pub cuts: [u64; 2],
-    /// Of 2^32 documents, how many are infilled.
+    /// Infilled documents in 2^32.
     pub rate: u64,
-    /// Of 2^32 of these, how many have their suffix first.
+    /// Infilled documents with their suffix first, in 2^32.
     pub spm: u64,
     /// Tokens of the markers, as [`Marker`] orders them; without an end three.
     pub tokens: Vec<i64>,
@@ -47,7 +47,7 @@ pub struct Infilling {
     pub within_sequence: bool,
 }
 
-/// What the hash of a document and an epoch comes to: 32 bits each.
+/// Hash of a document and an epoch: 32 bits each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draws {
     cuts: [u32; 2],
@@ -75,14 +75,14 @@ pub struct Arranged {
 pub struct Pending {
     /// Row of the page.
     pub row: usize,
-    /// What decides.
+    /// The hash that decides.
     pub draws: Draws,
 }
 
 /// Rows of a page that are infilled once they are packed.
 #[derive(Clone, Debug)]
 pub struct Postponed {
-    /// How.
+    /// Settings of infilling.
     pub infilling: Arc<Infilling>,
     /// The rows, in their order.
     pub rows: Vec<Pending>,
@@ -101,7 +101,7 @@ impl Postponed {
     }
 }
 
-/// What an infilled row holds, in its order.
+/// Parts of an infilled row, in its order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Run {
     /// A marker.
@@ -123,14 +123,14 @@ impl Infilling {
         value[0] >> 32 < self.rate
     }
 
-    /// How many of these documents are.
+    /// Number of these documents that are infilled.
     pub fn num_chosen(&self, documents: Range<u64>) -> u64 {
         documents
             .map(|document| u64::from(self.is_chosen(document)))
             .sum()
     }
 
-    /// What decides of a document in an epoch.
+    /// Hash that decides of a document in an epoch.
     pub fn draws(&self, document: u64, epoch: u32) -> Draws {
         let epoch = u64::from(epoch);
         let mut key = [epoch, !epoch];

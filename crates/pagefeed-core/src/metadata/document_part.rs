@@ -1,4 +1,4 @@
-//! Where a part of a document lies.
+//! Place of a part of a document.
 
 /// A run of tokens of one document in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

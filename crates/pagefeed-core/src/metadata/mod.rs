@@ -1,4 +1,4 @@
-//! What is known of the rows in a batch: a table with a row for each part of a document.
+//! Metadata of the rows in a batch: a table with a row for each part of a document.
 //!
 //! [`table`] puts it together, [`spans`] cuts lists of ranges of tokens to the parts.
 

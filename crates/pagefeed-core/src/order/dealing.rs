@@ -1,10 +1,10 @@
 //! Sequences dealt by what they cost, so that ranks are balanced.
 //!
-//! The sequences of a rank in a stretch are sorted by cost, and stand at the quantiles of a
-//! sequence that spreads evenly: the second of Sobol's, scrambled as Owen does it. Each bit
-//! of a number is turned by a keyed hash of the bits before it. So the numbers are the
-//! leaves of a tree, and in order once the halves of each branch are: which takes a hash for
-//! a branch, not one for each bit of each number.
+//! The sequences of a rank in a stretch are sorted by cost, and stand at the quantiles
+//! of a sequence that spreads evenly: the second of Sobol's, scrambled as Owen does it.
+//! Each bit of a number is turned by a keyed hash of the bits before it. So the numbers
+//! are the leaves of a tree, and in order once the halves of each branch are: which
+//! takes a hash for a branch, not one for each bit of each number.
 
 use super::mixed;
 use crate::error::{Error, Result};
@@ -232,7 +232,7 @@ fn turn(numbers: &[u64], bits: u32, key: Key, visit: &mut impl FnMut(&[u64])) {
         if split == 0 || split == numbers.len() {
             continue;
         }
-        // The branches of the tree, numbered through, each level behind the one before.
+        // The branches of the tree, numbered through, each level after the one before.
         let branch = numbers[0] >> 32 >> bits >> 1 | 1 << (LEVELS - 1 - bits);
         let (low, high) = numbers.split_at(split);
         let is_turned = mixed(branch, key) >> 63 == 1;
@@ -263,7 +263,7 @@ mod tests {
         }
     }
 
-    /// A number of so many bits, each turned by a hash of those before it.
+    /// A number of `LEVELS` bits, each turned by a hash of those before it.
     fn scrambled(key: u64) -> u64 {
         let value = u64::from(sobol(key));
         (0..LEVELS).fold(value, |turned, behind| {

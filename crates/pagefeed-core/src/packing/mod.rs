@@ -1,14 +1,14 @@
 //! Packs documents into sequences of one length: a pure function of their lengths.
 //!
-//! With a fixed yield `T` tokens make `ceil(T / length)` sequences, whatever the lengths
-//! are: documents are placed whole as long as one has room for them, and what is left
-//! is split over the room that remains, which suffices. Best-fit decreasing (Johnson,
+//! With a fixed yield `T` tokens make `ceil(T / length)` sequences, for any lengths:
+//! documents are placed whole as long as one has room for them, and what is left is
+//! split over the room that remains, which suffices. Best-fit decreasing (Johnson,
 //! "Near-optimal bin packing algorithms", 1973) seldom leaves anything. If it does, some
 //! documents are kept back, the others are packed again, and they are poured into the
 //! gaps: first rests of documents that are longer than a sequence and split anyway.
 //!
 //! Packed like that the fullest sequences come first, those of fewest documents. So they
-//! are numbered in the order of a hash: whoever reads some of them in a row meets all kinds.
+//! are numbered in the order of a hash: a reader of some in a row meets all kinds.
 
 mod attempt;
 mod rooms;
@@ -79,7 +79,7 @@ impl Packing {
     }
 }
 
-/// Packs documents of so many tokens into sequences of `length`. Documents without
+/// Packs documents of these lengths into sequences of `length`. Documents without
 /// tokens are nowhere.
 pub fn pack(lengths: &[u32], length: u32, rule: Rule) -> Result<Packing> {
     if length == 0 {

@@ -1,4 +1,4 @@
-//! Where there is room for a document.
+//! Sequences with room for a document.
 
 use std::collections::BTreeSet;
 

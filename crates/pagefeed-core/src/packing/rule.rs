@@ -1,8 +1,8 @@
-//! How to pack.
+//! Rule of packing.
 
 use crate::error::{Error, Result};
 
-/// Where a document goes.
+/// Choice of a document's sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Method {
     /// Longest first, into the sequence that it fills best.
@@ -14,16 +14,17 @@ pub enum Method {
     Greedy,
 }
 
-/// How to pack.
+/// Settings of packing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rule {
-    /// Where a document goes.
+    /// Choice of a document's sequence.
     pub method: Method,
     /// Split only documents longer than a sequence, in however many sequences that
     /// ends; otherwise the number of sequences is fixed.
     pub never_split: bool,
-    /// Each document takes up a multiple of so many positions, the last ones without tokens;
-    /// 0 and 1 are the same. If it is more, no document is split that fits.
+    /// Each document takes up a multiple of this number of positions, the last ones
+    /// without tokens; 0 and 1 are the same. If it is more, no document is split that
+    /// fits.
     pub multiple_of: u32,
     /// A document longer than a sequence has its first token, `bos`, in front of every
     /// rest again. No document is split that fits.
@@ -46,7 +47,7 @@ impl Rule {
             .ok_or_else(too_long)
     }
 
-    /// Positions that so many tokens take up.
+    /// Positions that a number of tokens takes up.
     pub(super) fn padded(self, num_tokens: u32) -> Result<u32> {
         num_tokens
             .checked_next_multiple_of(self.multiple_of.max(1))

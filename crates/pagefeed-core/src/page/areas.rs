@@ -1,4 +1,4 @@
-//! What pages are decompressed by, and into.
+//! Decompression contexts and buffers.
 
 use super::kept::KeptPages;
 use super::scratch::Scratch;

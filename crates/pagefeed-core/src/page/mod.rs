@@ -93,8 +93,8 @@ impl PageOpener {
         }
     }
 
-    /// Opens a data page for its levels: of a large one, only they are decompressed, and its
-    /// values may be missing.
+    /// Opens a data page for its levels: of a large one, only they are decompressed, and
+    /// its values may be missing.
     pub fn data_levels<'a>(
         &'a mut self,
         header: &'a PageHeader,
@@ -166,8 +166,8 @@ impl PageOpener {
         Ok((num_values, values))
     }
 
-    /// Returns the dictionary like [`PageOpener::dictionary_page`], in a buffer of its
-    /// own; give it back by [`PageOpener::keep_dictionary`].
+    /// Returns the dictionary like [`PageOpener::dictionary_page`], in a separate buffer;
+    /// give it back by [`PageOpener::keep_dictionary`].
     pub(crate) fn take_dictionary(&mut self, page: &[u8], codec: Codec) -> Result<Dictionary> {
         let (num_values, header) = self.dictionary_header(page)?;
         Dictionary::read(

@@ -79,7 +79,7 @@ impl Scratch {
     ) -> Result<()> {
         check_size(codec, stored.len(), size)?;
         self.reserve(size)?;
-        // Of the page nobody knows yet what it holds.
+        // The contents of the page are not known yet.
         decompressor.decompress(codec, stored, &mut self.memory[..size])?;
         self.is_filled = true;
         Ok(())

@@ -1,4 +1,4 @@
-//! Pages of tokens without columns that other datasets have beside theirs.
+//! Pages of tokens without columns that other datasets have.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Columns that come with the tokens of the same rows, whatever their pages are.
+//! Columns that come with the tokens of the same rows, in any pages.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -35,7 +35,7 @@ pub type DictionaryCache = Cache<KeptDictionary>;
 /// Says who fetches a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// Nobody: it is kept.
+    /// No thread: it is kept.
     Nobody,
     /// The caller.
     Caller,
@@ -102,7 +102,7 @@ impl<V: Cached> Entries<V> {
         self.claimed_bytes -= came.map_or(0, |came| came.len());
     }
 
-    /// Drops fetched bytes except those for `key`. After a seek, nobody would ask for
+    /// Drops fetched bytes except those for `key`. After a seek, no thread would ask for
     /// them. A thread that waits for them reads them again.
     fn forget_others(&mut self, key: &Key) {
         self.claimed
@@ -206,7 +206,7 @@ impl<V: Cached> Cache<V> {
         if let Some(kept) = self.lock().get(&key) {
             return Ok(kept);
         }
-        // Made without the lock: other threads go on with others.
+        // Made without the lock: other threads continue with other dictionaries.
         let made = load();
         let mut entries = self.lock();
         match &made {
@@ -214,7 +214,7 @@ impl<V: Cached> Cache<V> {
                 entries.insert(key, kept.clone());
                 entries.shrink(self.capacity);
             }
-            // Another attempt fetches it anew.
+            // Another attempt fetches it again.
             Err(_) => entries.give_up(&key),
         }
         self.count(&entries);
@@ -322,7 +322,7 @@ mod tests {
             });
             assert_eq!(came, [(); 3].map(|()| bytes.clone()));
             assert_eq!(cache.num_bytes(), bytes.map_or(0, |bytes| bytes.len()));
-            // What cannot be decoded is fetched anew.
+            // A dictionary that cannot be decoded is fetched again.
             let failed = cache.get_or_load(key, || Err(Error::corrupt("bad")));
             assert!(failed.is_err());
             assert_eq!(cache.num_bytes(), 0);

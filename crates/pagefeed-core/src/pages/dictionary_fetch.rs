@@ -1,7 +1,7 @@
 //! Dictionaries that pages of several fetches share: each is fetched once.
 //!
-//! A fetch brings all that decoding takes. So who decodes never waits for a storage, and
-//! has other pages to go on with while a dictionary is on its way.
+//! A fetch brings all that decoding takes. So decoding never waits for a storage, and
+//! continues with other pages while a dictionary is on its way.
 
 use std::ops::Range;
 
@@ -57,7 +57,7 @@ impl<'a> DictionaryFetch<'a> {
         for share in std::mem::take(&mut self.own) {
             let bytes = fetched.get(share.page);
             let bytes = bytes.and_then(|page| page.find(&share.range));
-            // A copy, beside which the page's own bytes need not stay.
+            // A copy, so that the page's bytes need not stay.
             let bytes = bytes.map(|bytes| Bytes::copy_from_slice(&bytes));
             self.dictionaries.settle(share.key, bytes);
         }
@@ -73,7 +73,7 @@ impl<'a> DictionaryFetch<'a> {
 }
 
 impl Drop for DictionaryFetch<'_> {
-    /// Ends claims of dictionaries that were not fetched, so that nobody waits for
+    /// Ends claims of dictionaries that were not fetched, so that no thread waits for
     /// them.
     fn drop(&mut self) {
         for share in &self.own {

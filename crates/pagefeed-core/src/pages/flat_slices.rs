@@ -11,7 +11,7 @@ use crate::pages::token_ids::TokenIds;
 use crate::storage::{GAP, Storage, coalesce};
 use crate::tokens::{Continues, TokenPage, Tokens};
 
-/// Where a slice of a page lies in its file.
+/// Place of a slice of a page in its file.
 struct Extent<'a> {
     /// Number of the slice.
     number: usize,
@@ -60,7 +60,7 @@ pub fn read(
     }
     extents.sort_unstable_by_key(|extent| (extent.record.file, extent.bytes.start));
     let runs = coalesced(&extents);
-    // Of a run of one slice the tokens are read where they are held.
+    // The tokens of a run of one slice are read in place.
     let are_as_held = fields.is_empty() && flat::are_as_held(flat.records);
     let mut size = 0;
     for run in &runs {

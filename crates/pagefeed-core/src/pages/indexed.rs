@@ -22,11 +22,11 @@ pub struct Indexed {
     pub storage: Arc<dyn Storage>,
     /// Verify CRCs of its pages where they are present.
     pub verify_checksums: bool,
-    /// What rows have that files lack.
+    /// Values of rows that files lack.
     pub lacking: Lacking,
 }
 
-/// What rows of files have that lack a column, or fields in it; null without it.
+/// Values of rows in files that lack a column, or fields in it; null without it.
 #[derive(Clone, Default)]
 pub struct Lacking {
     /// Values of the column for each file.

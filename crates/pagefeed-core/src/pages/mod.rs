@@ -7,13 +7,14 @@
 //! numbers several through.
 //!
 //! [`aligned_column`] and [`metadata`] are read with the tokens of the same rows, and
-//! [`absent`] are columns that a dataset lacks; [`row_ranges`] finds these rows and keeps pages that several pages of tokens share.
-//! [`stream_spans`] are read of streams beside their tokens.
+//! [`absent`] are columns that a dataset lacks; [`row_ranges`] finds these rows and
+//! keeps pages that several pages of tokens share. [`stream_spans`] are read of streams
+//! with their tokens.
 //!
 //! [`infilled`] are pages of tokens or lists whose documents are infilled.
 //!
 //! [`indexed`] is an index with the storage of its files; [`reader`] reads one page as
-//! an Arrow array; [`flat`] those of files that are no Parquet. [`dictionaries`] keeps
+//! an Arrow array; [`flat`] those of files that are not Parquet. [`dictionaries`] keeps
 //! dictionaries between loads, `dictionary_fetch` has each fetched once, [`token_ids`]
 //! refuses numbers that are no tokens.
 

@@ -117,7 +117,7 @@ impl PageSource for NumberedPages {
     fn decode(&self, page: u64, mut loading: Loading<'_>) -> Result<Page> {
         let (kind, page) = self.find(page)?;
         if let Some(spent) = &mut loading.recycle {
-            // Of another source, perhaps, whose documents were infilled.
+            // From another source, perhaps, whose documents were infilled.
             spent.infilled.clear();
             spent.postponed = None;
         }

@@ -131,7 +131,7 @@ fn num_leaf_values(array: &dyn Array) -> u64 {
         DataType::List(_) => num_values_in(array.as_list::<i32>()),
         DataType::LargeList(_) => num_values_in(array.as_list::<i64>()),
         DataType::FixedSizeList(_, _) => {
-            // Values behind a null row exist here, and are not the column's.
+            // Values of a null row exist here, and are not the column's.
             let lists = array.as_fixed_size_list();
             (0..lists.len())
                 .filter(|&row| lists.is_valid(row))

@@ -1,4 +1,4 @@
-//! What lies beside the tokens of flat files, row by row and without them.
+//! Columns of flat files other than the tokens, row by row.
 
 use std::sync::Arc;
 

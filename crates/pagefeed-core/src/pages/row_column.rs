@@ -44,7 +44,7 @@ pub enum Column {
     Infilled(Box<Self>, InfilledRows),
 }
 
-/// How the rows of a column are infilled.
+/// Infilling of the rows of a column.
 pub struct InfilledRows {
     /// Numbers the rows.
     pub rows: Indexed,

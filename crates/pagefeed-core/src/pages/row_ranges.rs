@@ -1,6 +1,6 @@
-//! Rows of columns beside the tokens, whatever pages they lie in.
+//! Rows of columns other than the tokens, in any pages.
 //!
-//! A page of tokens names rows; a column beside them has its pages elsewhere. A page that
+//! A page of tokens names rows; another column has its pages elsewhere. A page that
 //! several pages of tokens share is made once and kept in [`SharedPages`].
 
 use std::ops::Range;
@@ -49,7 +49,7 @@ impl Indexed {
             })
         };
         let found: Result<Vec<PageRows>> = pages.map(of_page).collect();
-        // A page inside of a long row holds no row of its own.
+        // A page inside of a long row begins no row.
         let mut found = found?;
         found.retain(|slice| !slice.rows.is_empty());
         Ok(found)

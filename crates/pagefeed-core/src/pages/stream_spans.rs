@@ -109,7 +109,7 @@ impl StreamSpans {
         let (mut found, mut from) = (Found::default(), 0);
         while from < pages.len() {
             let shard = pages[from].0;
-            // What follows in the file is read together.
+            // Neighbours in the file are read together.
             let next = (from + 1..pages.len())
                 .find(|&next| pages[next].0 != shard || !follow(&ids[next - 1], &ids[next]));
             let group = from..next.unwrap_or(pages.len());
@@ -127,7 +127,7 @@ impl StreamSpans {
     }
 
     /// Adds the spans of the rows of pages whose payloads, by the numbers `ids`, lie one
-    /// behind the other: one read of the index, one of payloads.
+    /// after the other: one read of the index, one of payloads.
     fn add(
         &self,
         shard: u32,
@@ -199,7 +199,7 @@ fn ids_of(page: &TokenPage) -> Result<Vec<i64>> {
     Ok(ids)
 }
 
-/// Whether payloads lie behind others in their file.
+/// Whether payloads follow others in their file.
 fn follow(before: &[i64], ids: &[i64]) -> bool {
     let both = before.last().zip(ids.first());
     both.is_some_and(|(last, first)| (0..=1).contains(&(first - last)))
@@ -258,7 +258,7 @@ impl Found {
         ids: &[i64],
         payload: impl Fn(i64) -> &'a [u8],
     ) -> Result<()> {
-        // Of a part of a page, some tokens of its first and last row are not there.
+        // In a part of a page, some tokens of its first and last row are not there.
         let here = |token: u32| (token.saturating_sub(page.skipped) as usize).min(ids.len());
         for row in page.row_offsets.windows(2) {
             let before = self.starts.len();

@@ -22,7 +22,7 @@ pub trait RowCounts: Send + Sync {
     fn of(&self, rows: Range<u64>) -> Option<&[u32]>;
 }
 
-/// How texts become tokens.
+/// Tokenizer of texts, and its settings.
 #[derive(Clone)]
 pub struct Tokenization {
     /// Encoder of the rows.
@@ -85,8 +85,8 @@ impl Tokenization {
 
     /// Returns the facts for the scheduler about a page with these rows.
     pub fn entry(&self, rows: Range<u64>, record: &PageRecord) -> PageEntry {
-        // A token is four bytes of most texts, and beside them there is what the
-        // tokenizer makes of a document.
+        // A token is four bytes of most texts, and the tokenizer's memory for a
+        // document adds to them.
         const BYTES_OF_TEXT: u64 = 6;
         const BYTES_PER_ROW: u64 = 4;
         let (num_rows, num_tokens) = (rows.end - rows.start, self.num_tokens(rows));
@@ -205,7 +205,7 @@ pub fn count_tokens(columns: &[ArrayRef], encoder: &dyn EncodeRows) -> Result<Co
     Ok(counted)
 }
 
-/// Returns the column that is encoded, without those beside it.
+/// Returns the column that is encoded, without the other columns.
 fn column_of(columns: &[ArrayRef]) -> Result<&ArrayRef> {
     columns
         .first()

@@ -1,4 +1,4 @@
-//! Which numbers are token ids: one that no embedding has a row for is refused.
+//! Check of token ids: a number for which no embedding has a row is refused.
 
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray, downcast_integer_array};
 

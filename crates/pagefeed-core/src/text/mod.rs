@@ -29,6 +29,6 @@ pub trait EncodeRows: Send + Sync {
     }
 
     /// Visits all rows in order; a null is a row without tokens. `columns` are the
-    /// column, and those beside it, with the same rows.
+    /// column, and further columns, with the same rows.
     fn encode(&self, columns: &[ArrayRef], visit: &mut Visit<'_>) -> Result<()>;
 }

@@ -7,8 +7,8 @@ use super::integers::{Tokens, with_values};
 pub struct Dictionary {
     /// Empty if each entry is its own index.
     entries: Tokens,
-    /// Number of entries if each is its own index, as in files that pagefeed writes: then the
-    /// indices of a page are its values, and no table is looked up or kept.
+    /// Number of entries if each is its own index, as in files that pagefeed writes:
+    /// then the indices of a page are its values, and no table is looked up or kept.
     num_indices: Option<usize>,
 }
 
@@ -24,7 +24,7 @@ impl Dictionary {
         }
     }
 
-    /// A dictionary whose entries are looked up, whatever they are.
+    /// A dictionary whose entries are looked up, of any values.
     pub fn of_table(entries: Tokens) -> Self {
         Self {
             entries,

@@ -1,8 +1,9 @@
-//! What pages of tokens are in memory: integers, the numbers beside them, their rows.
+//! Pages of tokens in memory: integers, the numbers with them, their rows.
 //!
-//! [`Tokens`] are integers of a few types, a [`Dictionary`] those that pages name by index, [`Numbers`] bits of any type in as few as they
-//! need, [`PerToken`] how many of them belong to a token. A [`TokenPage`] holds rows of
-//! both, and [`arrange`] writes those that are infilled.
+//! [`Tokens`] are integers of a few types, a [`Dictionary`] those that pages name by
+//! index, [`Numbers`] bits of any type in as few as they need, [`PerToken`] how many of
+//! them belong to a token. A [`TokenPage`] holds rows of both, and [`arrange`] writes
+//! those that are infilled.
 
 mod dictionary;
 mod infilled;

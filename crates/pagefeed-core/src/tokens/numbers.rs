@@ -1,4 +1,4 @@
-//! Numbers beside the tokens, in memory: bits of any type, in as few as the numbers need.
+//! Numbers with the tokens, in memory: bits of any type, in as few as the numbers need.
 //!
 //! Most labels then take no more memory than the tokens. In the width of their column,
 //! epochs with labels take a third more processor time
@@ -24,8 +24,8 @@ const FIRST: i64 = -256;
 pub struct Numbers {
     /// Bytes of a number of the column.
     width: usize,
-    /// Signed ones in 16, 32 or 64 bits. In 16 bits they count from [`FIRST`] on, unless the
-    /// column has no more.
+    /// Signed ones in 16, 32 or 64 bits. In 16 bits they count from [`FIRST`] on, unless
+    /// the column has no more.
     held: Tokens,
 }
 

@@ -1,4 +1,4 @@
-//! A page of tokens in memory, with what comes beside them.
+//! A page of tokens in memory, with its further columns.
 
 use arrow_array::ArrayRef;
 
@@ -19,7 +19,7 @@ pub struct TokenPage {
     pub aligned: Vec<Numbers>,
     /// Metadata of the rows, if it was asked for.
     pub metadata: Vec<ArrayRef>,
-    /// Whether its first and last row go on in other pages.
+    /// Whether its first and last row continue in other pages.
     pub continues: Continues,
     /// The rows that are infilled, in their order; their tokens are so already.
     pub infilled: Vec<Arranged>,
@@ -27,7 +27,7 @@ pub struct TokenPage {
     pub postponed: Option<Postponed>,
 }
 
-/// Where a page without borders of documents continues. Only files without borders have
+/// Continuation of a page without borders of documents. Only files without borders have
 /// such pages, of one row each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Continues {

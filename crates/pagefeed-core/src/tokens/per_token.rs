@@ -1,4 +1,4 @@
-//! How many numbers a column has for a token, and what they are in a batch.
+//! Numbers of a column for each token, and their form in a batch.
 
 use super::number_type::NumberType;
 use super::numbers::Numbers;

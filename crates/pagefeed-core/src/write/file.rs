@@ -1,4 +1,4 @@
-//! Whole files: row groups of lists and of what another writer made beside them.
+//! Whole files: row groups of lists, and of columns that another writer made.
 
 use std::io::{self, Read, Repeat, Take, Write};
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::simd::vectorized;
 use crate::thrift::{Wire, put_varint};
 
-/// How the pages of a column are stored.
+/// Storage of the pages of a column.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Codec that compresses them.
@@ -228,8 +228,8 @@ fn header(kind: Kind, plain: &[u8], stored: &[u8], num_values: usize) -> Result<
         let too_large = |_| Error::limit(format!("a page of {size} bytes: 2**31 - 1 are the most"));
         i32::try_from(size).map(i64::from).map_err(too_large)
     };
-    // Its number in the format, and the id of the field of its own header, counted from the one
-    // before.
+    // Its number in the format, and the id of the field of its own header, counted from
+    // the one before.
     let (number, step) = match kind {
         Kind::Data(_) => (0, 1),
         Kind::Dictionary => (2, 3),

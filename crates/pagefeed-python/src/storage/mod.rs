@@ -1,4 +1,4 @@
-//! Which storage an index reads by.
+//! Storage of an index.
 
 #[cfg(feature = "remote")]
 pub mod remote;

@@ -1,4 +1,4 @@
-//! Values that a forked child makes anew.
+//! Values that a forked child makes again.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -23,7 +23,7 @@ use crate::run::cancellable;
 /// A file: its URL, bytes, and version.
 type File = (String, u64, String);
 
-/// What the control plane found.
+/// Keys that the control plane found.
 #[derive(FromPyObject)]
 enum Found {
     /// Key, secret, token, and seconds since 1970 when these expire.

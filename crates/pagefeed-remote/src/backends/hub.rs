@@ -219,7 +219,7 @@ impl Hub {
                 ErrorKind::PermissionDenied,
                 format!("the dataset is gated: ask for access at {page}; {token}"),
             ),
-            // The hub does not tell these apart, so that nobody learns of private ones.
+            // The hub gives one answer for both, to keep private ones secret.
             "RepoNotFound" => (
                 ErrorKind::NotFound,
                 format!("the dataset does not exist, or is private and {token}; see {page}"),

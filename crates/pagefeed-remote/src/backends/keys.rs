@@ -205,7 +205,7 @@ impl KeyRing {
         }
     }
 
-    /// Looks for keys, without those of before.
+    /// Looks for keys, without the former ones.
     async fn ask(&self) -> Result<CurrentKeys> {
         let find = Arc::clone(&self.find);
         let failed = |_| Error::internal("credentials could not be asked for");
@@ -232,7 +232,7 @@ impl KeyRing {
         match (asked, current.as_mut()) {
             (Ok(asked), Some(old)) => *old = asked.in_place_of(old),
             (Ok(asked), None) => *current = Some(asked),
-            // What is left of the old ones is time to try again.
+            // While the old keys last, there is time to try again.
             (Err(_), Some(old)) if old.is_valid() => old.due = Some(Instant::now() + LEAST),
             (Err(error), _) => return Err(error),
         }

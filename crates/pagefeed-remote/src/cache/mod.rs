@@ -1,10 +1,9 @@
-//! What was fetched once, kept in a folder that the processes of a machine share.
+//! Cache of fetched ranges, in a folder that the processes of a machine share.
 //!
-//! Every range is a file of its own, written under another name and renamed, named by its
-//! age, begin and size, in a folder for the object and its version. So there are no locks:
-//! nobody waits for anybody, a process that is killed leaves a draft behind, and what
-//! another one removed or damaged is fetched again. Nothing that goes wrong here is an
-//! error of a read.
+//! Every range is a separate file, written under another name and renamed, named by its
+//! age, begin and size, in a folder for the object and its version. So there are no
+//! locks: a process that is killed leaves a draft, and a range that another one removed
+//! or damaged is fetched again. Nothing that goes wrong here is an error of a read.
 
 mod room;
 mod segment;

@@ -1,4 +1,4 @@
-//! Bytes of one range in a file of their own: checked when they are read.
+//! Bytes of one range in a separate file: checked when they are read.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Result, Seek, SeekFrom, Write};

@@ -122,7 +122,7 @@ impl Gate {
         if bytes == 0 {
             return; // A server that answers nothing says nothing about the line.
         }
-        // Where none is done yet, each takes longer than the round.
+        // If none is done yet, each takes longer than the round.
         let time = round
             .time
             .checked_div(round.requests)
@@ -133,8 +133,8 @@ impl Gate {
         }
     }
 
-    /// Lowers the limit, as the server asked. The requests under way at that time all get this
-    /// answer, which counts once.
+    /// Lowers the limit, as the server asked. The requests under way at that time all
+    /// get this answer, which counts once.
     pub(crate) fn throttle(&self) {
         let mut state = self.lock();
         if state.throttled.is_none_or(|last| last.elapsed() > CALM) {

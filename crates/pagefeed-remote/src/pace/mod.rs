@@ -1,4 +1,4 @@
-//! How many requests may be under way, and when one of them is slow, from measurements.
+//! Limit of requests under way, and of a slow one, from measurements.
 
 pub(crate) mod gate;
 pub(crate) mod retry;
@@ -151,8 +151,8 @@ impl Durations {
     }
 }
 
-/// Whether a request may be sent a second time. Where all are slow, that would only make them
-/// slower.
+/// Whether a request may be sent a second time. Where all are slow, that would only make
+/// them slower.
 pub(crate) fn may_hedge(requests: u64, hedges: u64) -> bool {
     hedges * HEDGED_OF <= requests
 }

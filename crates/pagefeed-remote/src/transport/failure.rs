@@ -24,8 +24,8 @@ pub(crate) enum Failure {
         /// Whether the server asked for fewer requests.
         is_throttled: bool,
     },
-    /// The answer has no tag, though the object had one: once it may be a server's slip. What
-    /// is wrong if it stays so.
+    /// The answer has no tag, though the object had one: once it may be a server's slip.
+    /// What is wrong if it stays so.
     Untagged(Error),
     /// No further attempt can succeed.
     Final(Error),
@@ -170,7 +170,7 @@ impl Failure {
         Self::again(cause(&error.without_url()))
     }
 
-    /// Failure of an error of object_store, with the answer behind it.
+    /// Failure of an error of object_store, with its answer.
     pub(crate) fn of_store(error: &object_store::Error, answer: &Answer) -> Self {
         match (&answer.refused, answer.status) {
             (Some(why), _) if may_pass(why) => Self::again(why.message()),

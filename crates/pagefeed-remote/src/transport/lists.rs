@@ -89,7 +89,7 @@ fn root(text: &str) -> &str {
 }
 
 /// Returns a list without objects that no URL can name, and their number. Markers of
-/// folders are left out and not counted, since they are not files. A document that is no
+/// folders are left out and not counted, since they are not files. A document that is not a
 /// list, or a part of one, is refused.
 pub(super) fn readable(body: Bytes) -> Result<(Bytes, u64)> {
     let text = str::from_utf8(&body)

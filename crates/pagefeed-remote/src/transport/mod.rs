@@ -39,7 +39,7 @@ pub(crate) struct Answer {
     /// Whether anything was sent.
     pub(crate) sent: bool,
     pub(crate) status: Option<u16>,
-    /// How long the server asks to wait.
+    /// Time that the server asks to wait.
     pub(crate) retry_after: Option<Duration>,
     /// Why nothing was sent: it would be unsafe, or there are no credentials.
     pub(crate) refused: Option<Error>,
@@ -353,7 +353,7 @@ pub(crate) fn once() -> RetryConfig {
 #[derive(Debug)]
 pub(crate) struct Connector {
     pub(crate) transport: Arc<Transport>,
-    /// Whether it leads to a service of this machine, whatever its address.
+    /// Whether it leads to a service of this machine, at any address.
     pub(crate) is_near: bool,
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct Pulse {
     cut: AtomicU32,
 }
 
-/// How long an upload whose connection was closed waits for an answer to its headers. A
+/// Time that an upload whose connection was closed waits for an answer to its headers. A
 /// server that refuses them may close it, and bytes sent afterwards would discard its
 /// answer.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -45,7 +45,7 @@ impl Pulse {
         })
     }
 
-    /// How long the next attempt may stand still: twice as long after each that did.
+    /// Time that the next attempt may stand still: twice as long after each that did.
     /// The system accepts megabytes of an upload at once, which a slow line then needs
     /// long to send.
     pub(crate) fn patience(&self, first: Duration) -> Duration {

@@ -66,7 +66,7 @@ impl Buffer {
             .ok_or_else(|| Error::invalid("a batch without memory"))
     }
 
-    /// How many buffers of `num_bytes` to map at once.
+    /// Number of buffers of `num_bytes` to map at once.
     pub fn num_at_once(num_bytes: usize) -> usize {
         MAPPED_BYTES.checked_div(num_bytes).unwrap_or(1).max(1)
     }
@@ -146,7 +146,7 @@ impl Buffer {
     }
 
     pub(in crate::engine) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: likewise, and nobody else has a part of these bytes.
+        // SAFETY: likewise, and no other slice has a part of these bytes.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.num_bytes) }
     }
 

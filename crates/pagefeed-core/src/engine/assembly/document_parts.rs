@@ -1,4 +1,4 @@
-//! What is known of the documents in a batch, part by part.
+//! Metadata of the documents in a batch, part by part.
 
 use arrow_array::{ArrayRef, RecordBatch};
 

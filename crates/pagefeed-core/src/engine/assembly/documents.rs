@@ -38,7 +38,7 @@ pub(super) fn finish(
     Ok(())
 }
 
-/// Where documents lie in a batch.
+/// Places of documents in a batch.
 struct Shape {
     /// Number of rows, and tokens of each.
     num_rows: usize,
@@ -48,7 +48,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// The shape of documents with so many tokens each.
+    /// The shape of documents with these numbers of tokens.
     fn new(documents: &Documents, whole: &[i64]) -> Self {
         let most = documents.max_length.unwrap_or(usize::MAX);
         let cut = |&length: &i64| most.min(usize::try_from(length).unwrap_or(0));
@@ -85,7 +85,7 @@ impl Shape {
     }
 }
 
-/// Writes columns of lists, each as rows of its own length, and the lengths of its lists.
+/// Writes columns of lists, each as rows of another length, and the lengths of its lists.
 fn write_padded(documents: &Documents, buffer: &mut Buffer, columns: &[ArrayRef]) -> Result<()> {
     let mut sections = Sections::default();
     let mut shapes = Vec::new();
@@ -107,7 +107,7 @@ fn write_padded(documents: &Documents, buffer: &mut Buffer, columns: &[ArrayRef]
     Ok(())
 }
 
-/// Writes tokens, fields, metadata, the numbers beside the tokens, and the lengths of the
+/// Writes tokens, fields, metadata, the numbers of the tokens, and the lengths of the
 /// documents.
 fn write_tokens(
     config: &EngineConfig,

@@ -1,4 +1,4 @@
-//! Lists with numbers for each token of documents, as columns beside the tokens of a batch.
+//! Lists with numbers for each token of documents, as columns with the tokens of a batch.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use crate::tokens::{NumberType, as_numbers};
 pub(super) struct NumberLists<'a> {
     asked: &'a AlignedLists,
     lists: &'a ArrayRef,
-    /// What the lists hold: the numbers, or a list of them for each token.
+    /// Contents of the lists: the numbers, or a list of them for each token.
     elements: &'a ArrayRef,
     is_flat: bool,
     number: NumberType,
@@ -103,8 +103,8 @@ impl<'a> NumberLists<'a> {
         per_token.check_row(name, tokens, self.is_flat, lengths.into_iter())
     }
 
-    /// Writes the numbers of the tokens at some positions. The row's begin at `begin`, those
-    /// of tokens without numbers left out.
+    /// Writes the numbers of the tokens at some positions. The row's begin at `begin`,
+    /// those of tokens without numbers left out.
     fn write_row(
         &self,
         begin: usize,

@@ -1,4 +1,4 @@
-//! What is said of tokens that do not fit, or are not there.
+//! Errors of tokens that do not fit, or are not there.
 
 use crate::error::{Error, Kind};
 use crate::gather::{BatchToken, Misfit};

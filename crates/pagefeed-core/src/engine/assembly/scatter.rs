@@ -52,7 +52,7 @@ fn gather_as<T: BatchToken>(
     let mut views = buffer.views();
     let tokens = views.take::<T>(Field::InputIds);
     let aligned = AlignedWriter::new(config, std::mem::take(&mut views.aligned));
-    // Where files tell what carries loss, borders of documents do not.
+    // If files say which tokens carry loss, borders of documents do not.
     let loss_mask = config
         .layout
         .loss_column

@@ -48,7 +48,7 @@ pub(super) fn append(
     joined
         .aligned
         .resize_with(page.aligned.len(), Numbers::default);
-    // Behind the columns of batches come further ones, with a number a token.
+    // After the columns of batches come further ones, with a number a token.
     let widths = aligned.iter().map(|column| column.per_token.width);
     let columns = joined.aligned.iter_mut().zip(&page.aligned);
     for ((joined, numbers), width) in columns.zip(widths.chain(std::iter::repeat(1))) {

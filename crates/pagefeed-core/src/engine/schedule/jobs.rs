@@ -1,4 +1,4 @@
-//! What to do next.
+//! Choice of the next job.
 
 use super::State;
 use super::pending::DONE;
@@ -14,7 +14,7 @@ const MOST_TOGETHER: usize = 1 << 20;
 /// Batches that may always be assembled, however few are planned after them.
 const LEAST_AHEAD: usize = 8;
 
-/// What a thread does next.
+/// The next job of a thread.
 enum Choice {
     Gather(BatchNumber),
     /// Decode a page that was fetched.
@@ -64,7 +64,7 @@ impl State {
         }
     }
 
-    /// What a thread does next: the one answer for those that look for work and for
+    /// The next job of a thread: the one answer for threads that look for work and for
     /// those that are woken for it.
     fn choose(&mut self, role: Role, source: &dyn PageSource) -> Option<Choice> {
         if self.is_stopping {

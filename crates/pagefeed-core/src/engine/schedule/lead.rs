@@ -1,4 +1,4 @@
-//! How far ahead of their turn batches are written and pages are loaded: further after
+//! Lead of batches and pages before their turn: further after
 //! a late batch, and less far again once all are in time.
 
 use crate::engine::pages::BatchNumber;

@@ -9,9 +9,9 @@ use crate::engine::{Page, PageSource};
 use crate::error::Result;
 use crate::storage::Fetched;
 
-/// Distance in pages at which the source is told about a page before its load.
+/// Distance in pages at which the source learns of a page before its load.
 const ADVICE_DISTANCE: usize = 256;
-/// Pages that the source is told about at once.
+/// Pages that the source learns of at once.
 const ADVICE_AT_ONCE: usize = 16;
 
 /// Largest size of a page that is believed, so that sums cannot overflow.

@@ -1,5 +1,6 @@
 //! Decides what to do next (`jobs`), and keeps account of `loads` and `gathers`. All
-//! decisions are made here, under one lock, and take about a microsecond; the work itself is done by the workers outside.
+//! decisions are made here, under one lock, and take about a microsecond; the work
+//! itself is done by the workers outside.
 //!
 //! Everything is done in plan order as far as the budget allows. The batch at the
 //! head may always be built: room for its pages is made by evicting the held page
@@ -73,13 +74,13 @@ pub(super) struct State {
     garbage: Garbage,
     /// Bytes of pages freed, not recycled, since the allocator was last trimmed.
     num_freed: usize,
-    /// Workers that sleep and were not told to wake.
+    /// Workers that sleep and were not woken.
     pub num_idle: usize,
-    /// Whether a worker was told to wake, and none has looked for work since.
+    /// Whether a worker was woken, and none has looked for work since.
     pub is_woken: bool,
-    /// Fetching threads that sleep and were not told to wake.
+    /// Fetching threads that sleep and were not woken.
     pub num_idle_fetchers: usize,
-    /// Whether a consumer sleeps that was not told to wake.
+    /// Whether a consumer sleeps that was not woken.
     pub is_awaited: bool,
     pub is_stopping: bool,
     pub stats: EngineStats,

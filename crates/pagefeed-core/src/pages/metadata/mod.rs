@@ -1,4 +1,4 @@
-//! What is known of rows, read with the tokens of the same rows, whatever its pages are.
+//! Metadata columns, read by row range for a page of tokens.
 
 mod origin;
 

@@ -1,4 +1,4 @@
-//! Where what is known of rows comes from.
+//! Origin of the metadata of rows.
 
 use std::sync::Arc;
 
