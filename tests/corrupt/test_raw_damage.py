@@ -95,7 +95,7 @@ def test_a_number_that_is_no_token(tmp_path):
     refused(errors.TokenRangeError, "holds -1", lambda: dataset, path)
     np.full(3000, 2**63, np.uint64).tofile(path)
     dataset = pf.tokens(path, dtype="uint64")
-    refused(errors.TokenRangeError, "no token id", lambda: dataset, path)
+    refused(errors.TokenRangeError, "not a token id", lambda: dataset, path)
 
 
 def test_a_file_that_changes_under_the_loader(tmp_path):

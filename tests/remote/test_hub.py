@@ -178,7 +178,7 @@ def test_a_list_goes_on_at_the_hub_alone(hub, link):
         return True
 
     hub.fault = leads_away
-    with pytest.raises(FileAccessError, match="goes on at another server"):
+    with pytest.raises(FileAccessError, match="continues at another server"):
         dataset(hub)
 
 

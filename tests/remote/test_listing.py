@@ -123,7 +123,7 @@ SPOILED = {
         lambda page: re.sub("Token>.*</Next", "Token></Next", page),
         "without a NextContinuationToken",
     ),
-    "another document": (lambda _: "<html>Log in</html>", "is no list"),
+    "another document": (lambda _: "<html>Log in</html>", "is not a list"),
     "an error": (lambda _: "<Error><Code>InternalError</Code></Error>", "is an error"),
     "a part": (lambda page: page[:-20], "breaks off"),
     "a token again": (

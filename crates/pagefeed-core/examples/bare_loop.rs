@@ -96,7 +96,7 @@ fn unpack_and_look_up(packed: &[u8], width: usize, table: &[i32], out: &mut [i64
     }
 }
 
-/// Room for `count` tokens behind the last ones, or at the start again: a caller may
+/// Room for `count` tokens after the last ones, or at the start again: a caller may
 /// pass a whole column's room, or a ring of it as batches are in a training run.
 fn next<'a>(out: &'a mut [i64], at: &mut usize, count: usize) -> &'a mut [i64] {
     if *at + count > out.len() {

@@ -159,7 +159,7 @@ fn scheduling() {
         // 1 page a batch against 32 pages a batch.
         let page = (many - few) / 31.0;
         println!(
-            "  {num_threads} threads: {page:.2} us a page, {:.2} us a batch beside its pages",
+            "  {num_threads} threads: {page:.2} us a page, {:.2} us a batch without its pages",
             few - page
         );
     }

@@ -47,7 +47,7 @@ pub fn limit_pages(bytes: usize) {
     MOST_BYTES.set(bytes.min(MAX_DECODED_PAGE_BYTES) as u64);
 }
 
-/// Does `work` with a limit of decoded bytes of a page of its own.
+/// Does `work` with another limit of decoded bytes of a page.
 pub fn with_pages_below<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
     struct Before(u64);
 

@@ -51,7 +51,7 @@ pub(crate) fn list_array<T: ArrowNativeType>(
         DataType::List(item) | DataType::FixedSizeList(item, _) => {
             list_array_of::<i32, T>(item, offsets, values, nulls)
         }
-        other => Err(Error::internal(format!("{other} is no type of lists"))),
+        other => Err(Error::internal(format!("{other} is not a type of lists"))),
     }
 }
 

@@ -112,7 +112,7 @@ pub trait Storage: Send + Sync {
     /// The state of a file now.
     fn stamp(&self, path: &str) -> Result<Stamp>;
 
-    /// The same, with a sample of the bytes where files have no versions.
+    /// Like `stamp`, with a sample of the bytes where files have no versions.
     fn sampled(&self, path: &str) -> Result<Stamp> {
         self.stamp(path)
     }

@@ -32,7 +32,7 @@ impl FlatField {
     #[new]
     fn new(dtype: &str, offset: usize) -> PyResult<Self> {
         let number = NumberType::from_name(dtype)
-            .ok_or_else(|| PyValueError::new_err(format!("{dtype} is no type of numbers")))?;
+            .ok_or_else(|| PyValueError::new_err(format!("{dtype} is not a type of numbers")))?;
         let field = CoreField { number, offset };
         Ok(Self { field })
     }
@@ -182,7 +182,7 @@ pub fn flat_index(
         let store = Arc::new(Store::default());
         let (name, size, offset, borderless) = records;
         let token_type = NumberType::from_name(&name);
-        let unknown = || Error::invalid(format!("{name:?} is no type of tokens"));
+        let unknown = || Error::invalid(format!("{name:?} is not a type of tokens"));
         let records = Records {
             number: token_type.ok_or_else(unknown)?,
             size,

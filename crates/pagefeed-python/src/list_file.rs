@@ -39,7 +39,7 @@ impl ListFile {
             "lz4" => Codec::Lz4Raw,
             "zstd" => Codec::Zstd,
             _ => {
-                let error = Error::invalid(format!("{compression:?} is no codec for pages"));
+                let error = Error::invalid(format!("{compression:?} is not a codec for pages"));
                 return Err(to_python(py, &error));
             }
         };

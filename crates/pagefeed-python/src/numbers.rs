@@ -51,7 +51,7 @@ impl<T: Element> Held<T> {
             return &[];
         }
         let start = self.0.buf_ptr().cast_const().cast();
-        // SAFETY: so many aligned numbers lie there for as long as the buffer is held.
+        // SAFETY: this number of aligned numbers lies there as long as the buffer lives.
         unsafe { std::slice::from_raw_parts(start, self.0.item_count()) }
     }
 }

@@ -78,7 +78,7 @@ impl EncodeRows for Rows {
                 .get(row)
                 .map_or(0, |&count| u32::from_ne_bytes(count));
             let range = begin..begin + count as usize;
-            let missing = || Error::invalid("fewer ids and labels than were told");
+            let missing = || Error::invalid("fewer ids and labels than were announced");
             let of_row = ids.get(range.clone()).ok_or_else(missing)?;
             let labels = match self.has_labels {
                 true => labels.get(range.clone()).ok_or_else(missing)?,

@@ -62,7 +62,7 @@ struct Function(Py<PyAny>);
 
 impl Encode for Function {
     fn encode_into(&self, text: &str, ids: &mut Vec<u32>) -> Result<()> {
-        // While the interpreter shuts down there is nobody to ask, nor to answer.
+        // While the interpreter shuts down Python can neither be asked nor answer.
         let answer = Python::try_attach(|py| {
             let called = self.0.bind(py).call1((text,));
             let bytes = called.and_then(|answer| Ok(answer.cast_into::<PyBytes>()?));

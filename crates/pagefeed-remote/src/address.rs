@@ -46,7 +46,7 @@ impl Address {
     pub(crate) fn parse(url: &str) -> Result<Self> {
         let Some((scheme, rest)) = url.split_once("://") else {
             return Err(Error::invalid(format!(
-                "{} is no URL: {SCHEMES} are read",
+                "{} is not a URL: {SCHEMES} are read",
                 shown(url)
             )));
         };
@@ -88,7 +88,7 @@ fn web(text: &str) -> Result<Address> {
         )));
     }
     let url = Url::parse(text)
-        .map_err(|problem| Error::invalid(format!("{} is no URL: {problem}", shown(text))))?;
+        .map_err(|problem| Error::invalid(format!("{} is not a URL: {problem}", shown(text))))?;
     if !url.username().is_empty() || url.password().is_some() {
         return Err(Error::invalid(
             "a URL with a user and a password would be shown in errors and states: give \
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn what_is_no_address_is_refused_with_words_on_what_to_write() {
         for (url, word) in [
-            ("plain/path", "is no URL"),
+            ("plain/path", "is not a URL"),
             ("s3:///key", "s3://BUCKET/PATH"),
             ("s3://bucket//key", "begins or ends with /"),
             (

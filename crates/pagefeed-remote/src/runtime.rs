@@ -41,7 +41,7 @@ pub(crate) fn handle() -> Result<Handle> {
     match BEGUN.compare_exchange(stored, new, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => Ok(handle),
         Err(_) => {
-            // SAFETY: it was made above, and nobody else has seen it.
+            // SAFETY: it was made above, and no other thread has seen it.
             let unused = unsafe { Box::from_raw(new) };
             unused.runtime.shutdown_background();
             self::handle()

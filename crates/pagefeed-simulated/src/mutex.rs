@@ -78,7 +78,7 @@ impl<T> Mutex<T> {
     /// Returns the value if the lock is free, for observers of the machine; does not
     /// switch threads.
     pub fn peek(&self) -> Option<&T> {
-        // SAFETY: nobody holds the lock, and nobody can take it before the caller is done.
+        // SAFETY: no thread holds the lock, and none can take it before the caller is done.
         (!self.is_locked.get()).then(|| unsafe { &*self.value.get() })
     }
 }
@@ -120,7 +120,7 @@ impl<T> Deref for MutexGuard<'_, T> {
 
 impl<T> DerefMut for MutexGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the lock is held, and the guard is borrowed by nobody else.
+        // SAFETY: the lock is held, and only the caller borrows the guard.
         unsafe { &mut *self.mutex.value.get() }
     }
 }

@@ -193,7 +193,7 @@ impl World {
             self.current.set(id);
             let coroutine = self.inner.borrow_mut().threads[id].coroutine.take();
             let Some(mut coroutine) = coroutine else {
-                self.fail("a thread that ended was to go on");
+                self.fail("a thread that ended was to run");
             };
             if coroutine.resume(()).as_return().is_some() {
                 self.end(id);

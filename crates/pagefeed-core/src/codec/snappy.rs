@@ -99,7 +99,7 @@ fn fast_steps(stored: &[u8], read: usize, output: &mut [u8], written: usize) -> 
     let (input, begin) = (stored.as_ptr(), output.as_mut_ptr());
     // SAFETY: `from` stays at least INPUT_MARGIN before the end of the input, and `to`
     // OUTPUT_MARGIN before that of the output, for as long as the loop runs. An
-    // element reads its tag, 2 bytes behind, at most 64 literal bytes and the next tag,
+    // element reads its tag, 2 bytes after it, at most 64 literal bytes and the next tag,
     // which is at most 61 bytes on: 66 in all. It writes at most 64 bytes, and a
     // pattern that begins within them. Copies begin inside of what was written:
     // `source` is compared with `begin` before it is read.
@@ -142,7 +142,7 @@ fn fast_steps(stored: &[u8], read: usize, output: &mut [u8], written: usize) -> 
 ///
 /// # Safety
 /// `distance` bytes, at least one, must have been written before `to`, and `length`
-/// bytes and a whole pattern must have room behind it.
+/// bytes and a whole pattern must have room after it.
 #[cold]
 #[inline(never)]
 unsafe fn repeat(to: *mut u8, distance: usize, length: usize) {

@@ -1,5 +1,5 @@
 //! Integers as differences, bit-packed in blocks (`DELTA_BINARY_PACKED`): where they
-//! end, and the lengths that strings are stored behind.
+//! end, and the lengths that precede strings.
 
 use super::hybrid::Packed;
 use super::unpack::{BATCH, unpack};

@@ -155,7 +155,7 @@ impl Engine {
         self.drop_batches(false)
     }
 
-    /// The same, but pages stay as long as there is room: plans to come may need them.
+    /// Like `clear`, but pages stay as long as there is room: plans to come may need them.
     pub fn clear_keeping_pages(&self) -> Result<()> {
         self.drop_batches(true)
     }
@@ -284,6 +284,6 @@ impl Drop for Engine {
 fn closed() -> Error {
     Error::new(
         Kind::Cancelled,
-        "the loader was closed: make another one to go on",
+        "the loader was closed: make another to continue",
     )
 }

@@ -208,7 +208,7 @@ fn work(shared: &Shared, role: Role) {
                 state
             }
             Job::Gather(mut job) => {
-                // Counted here: a panic leaves memory behind, too.
+                // Counted here: a panic leaves memory, too.
                 job.scratch_before = loose.num_bytes();
                 let result = catch_panic(|| gather(shared, &mut loose, &mut job));
                 if loose.num_bytes() > Budget::scratch_share(&shared.config) {

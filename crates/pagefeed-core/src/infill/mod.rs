@@ -55,7 +55,7 @@ pub struct Draws {
     pick: u32,
 }
 
-/// A row that is infilled: its tokens `within` are, those before and behind stay.
+/// A row that is infilled: its tokens `within` are, those before and after stay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arranged {
     /// Row of the page.
@@ -211,11 +211,11 @@ impl Arranged {
         3 + u32::from(self.has_end)
     }
 
-    /// What the row holds, which has `num_tokens` of its own.
+    /// Parts of the row, which has `num_tokens` of its own.
     ///
     /// With the prefix first these are prefix, suffix and middle, with a marker before
     /// each. With the suffix first (variant 2 of the paper) the markers of prefix and
-    /// suffix begin the row, and behind that of the middle come prefix and middle.
+    /// suffix begin the row, and after that of the middle come prefix and middle.
     pub fn runs(&self, num_tokens: u32) -> impl Iterator<Item = Run> {
         let Self { within, middle, .. } = self;
         let prefix = within.start..middle.start;

@@ -87,7 +87,7 @@ pub fn pack(lengths: &[u32], length: u32, rule: Rule) -> Result<Packing> {
     }
     if !length.is_multiple_of(rule.multiple_of.max(1)) {
         return Err(Error::invalid(format!(
-            "sequences of {length} tokens are no multiple of {}",
+            "sequences of {length} tokens are not a multiple of {}",
             rule.multiple_of
         )));
     }

@@ -1,7 +1,7 @@
 //! Pages that will be opened again, as they were decompressed.
 //!
 //! The pages of a column's leaves end at different rows: a page of short strings goes
-//! along with many pages of long ones beside it, and one with the end of a record goes
+//! along with many pages of long strings, and one with the end of a record goes
 //! along with the page before it. It is decompressed once for all that follow each other.
 
 use super::scratch::Scratch;

@@ -328,6 +328,6 @@ mod tests {
             assert_eq!(cache.num_bytes(), 0);
         }
         cache.settle(key, Some(Bytes::from_static(b"late")));
-        assert_eq!(cache.num_bytes(), 0, "nobody claimed it");
+        assert_eq!(cache.num_bytes(), 0, "no thread claimed it");
     }
 }

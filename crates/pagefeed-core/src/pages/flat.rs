@@ -243,7 +243,7 @@ fn append_tokens(records: Records, bytes: &[u8], tokens: &mut Tokens) -> Result<
                 let value = value.cast_unsigned();
                 return Err(Error::new(
                     Kind::TokenRange,
-                    format!("{value} is no token id"),
+                    format!("{value} is not a token id"),
                 ));
             }
         }

@@ -16,7 +16,7 @@
 //! [`indexed`] is an index with the storage of its files; [`reader`] reads one page as
 //! an Arrow array; [`flat`] those of files that are not Parquet. [`dictionaries`] keeps
 //! dictionaries between loads, `dictionary_fetch` has each fetched once, [`token_ids`]
-//! refuses numbers that are no tokens.
+//! refuses numbers that are not tokens.
 
 pub mod absent;
 pub mod aligned_column;

@@ -1,10 +1,11 @@
-//! Integers in memory, in as few bytes as they came in: dictionaries, and the rows of pages.
+//! Integers in memory, in as few bytes as they came in: dictionaries, and the rows of
+//! pages.
 
 use std::ops::Range;
 
 use crate::error::Error;
 
-/// Runs `$what` with the `$values`, whatever their type.
+/// Runs `$what` with the `$values`, of any type.
 macro_rules! with_values {
     ($tokens:expr, $values:ident => $what:expr) => {
         match $tokens {

@@ -46,7 +46,7 @@ impl ListColumn {
         let levels = (column.max_rep_level(), column.max_def_level());
         if (column.physical_type(), levels) != (Type::INT32, (1, 1)) {
             return Err(Error::unsupported(format!(
-                "column {} is no list of integers of at most 32 bits without nulls",
+                "column {} is not a list of integers of at most 32 bits without nulls",
                 column.path()
             )));
         }

@@ -228,7 +228,7 @@ fn header(kind: Kind, plain: &[u8], stored: &[u8], num_values: usize) -> Result<
         let too_large = |_| Error::limit(format!("a page of {size} bytes: 2**31 - 1 are the most"));
         i32::try_from(size).map(i64::from).map_err(too_large)
     };
-    // Its number in the format, and the id of the field of its own header, counted from
+    // Its number in the format, and the id of the field of its header, counted from
     // the one before.
     let (number, step) = match kind {
         Kind::Data(_) => (0, 1),

@@ -67,7 +67,7 @@ impl Hub {
         let asked = self.ask(Method::GET, url, &[]).await;
         let (at, response) = asked.map_err(|(_, failure)| failure)?;
         if !response.status().is_success() {
-            return Err(unexpected("a list that goes on elsewhere"));
+            return Err(unexpected("a list that continues elsewhere"));
         }
         let next = match next_page(&response) {
             Some(next) => Some(self.own(&at, next)?),
@@ -83,7 +83,7 @@ impl Hub {
     fn own(&self, at: &Url, next: &str) -> Result<String, Failure> {
         let url = at.join(next).map_err(|_| unexpected("no web address"))?;
         if url.origin() != self.endpoint.origin() {
-            return Err(unexpected("a list that goes on at another server"));
+            return Err(unexpected("a list that continues at another server"));
         }
         Ok(url.to_string())
     }
@@ -211,7 +211,7 @@ impl Hub {
         let page = parts.get(dataset..dataset + 3)?.join("/");
         let page = self.endpoint.join(&page).ok()?;
         let token = match self.token {
-            Some(_) => "the token (HF_TOKEN) that was sent is of nobody who may",
+            Some(_) => "the token (HF_TOKEN) gives no access",
             None => "no token was sent: set HF_TOKEN, or run `hf auth login`",
         };
         let (kind, what) = match code {

@@ -321,7 +321,7 @@ mod tests {
             assert!(ring.replaced_since(begun).await, "others were found since");
             assert!(
                 !ring.replaced_since(Instant::now()).await,
-                "a server that goes on refusing is believed"
+                "a server that keeps refusing is believed"
             );
             assert_eq!(ring.keys().await.unwrap().key_id, "3");
             assert!(!format!("{ring:?}").contains("hidden"));

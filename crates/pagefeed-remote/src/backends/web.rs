@@ -93,8 +93,8 @@ impl Web {
 
 /// A header that is never shown, of the setting `name`.
 pub(crate) fn secret(value: &str, name: &str) -> Result<HeaderValue, Error> {
-    let mut header =
-        HeaderValue::from_str(value).map_err(|_| Error::invalid(format!("{name} is no header")))?;
+    let mut header = HeaderValue::from_str(value)
+        .map_err(|_| Error::invalid(format!("{name} is not a header")))?;
     header.set_sensitive(true);
     Ok(header)
 }

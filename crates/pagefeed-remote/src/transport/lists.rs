@@ -37,7 +37,7 @@ fn check(text: &str) -> Result<Option<Range<usize>>> {
     }
     let (prefix, local) = root.split_at(root.find(':').map_or(0, |at| at + 1));
     if !ROOTS.contains(&local) {
-        return Err(refused(text, ErrorKind::InvalidData, "is no list"));
+        return Err(refused(text, ErrorKind::InvalidData, "is not a list"));
     }
     let end = text.trim_end();
     if !end.ends_with(&format!("</{root}>")) && !end.ends_with("/>") {
@@ -93,7 +93,7 @@ fn root(text: &str) -> &str {
 /// list, or a part of one, is refused.
 pub(super) fn readable(body: Bytes) -> Result<(Bytes, u64)> {
     let text = str::from_utf8(&body)
-        .map_err(|_| refused("", ErrorKind::InvalidData, "is no text in UTF-8"))?;
+        .map_err(|_| refused("", ErrorKind::InvalidData, "is not text in UTF-8"))?;
     let (mut left_out, mut num_skipped) = (Vec::from_iter(check(text)?), 0);
     for (entry, name) in ENTRIES {
         let (begin, end) = (format!("<{entry}>"), format!("</{entry}>"));

@@ -15,19 +15,19 @@ use crate::tokens::TokenPage;
 /// Distances in segments at which memory of a later segment is prefetched. Each address is
 /// read from what the one before it fetched.
 mod ahead {
-    /// Of where its row begins, or of where the parts of a packed sequence are.
+    /// Index of the begin of its row, or of the parts of a packed sequence.
     pub const ROW: usize = 6;
-    /// Of the parts of a packed sequence.
+    /// Number of the parts of a packed sequence.
     pub const PARTS: usize = 4;
-    /// Of where the rows of its parts begin.
+    /// Index of the begins of the rows of its parts.
     pub const ROWS_OF_PARTS: usize = 2;
 }
 
 /// Segments of a batch, to be copied in order.
 pub(super) struct Copies<'a> {
     pub batch: &'a Gathering<'a>,
-    /// Segments by destination, collected first: numbers just written are read again only
-    /// behind the stores before them, which here would be those of tokens.
+    /// Segments by destination, collected first: numbers just written are read again
+    /// only after the stores before them, which here would be those of tokens.
     pub segments: Vec<Segment>,
 }
 

@@ -136,7 +136,7 @@ impl<'a> NumberLists<'a> {
         Ok(())
     }
 
-    /// Copies numbers to the memory of the token at `position`, and of those behind it.
+    /// Copies numbers to the memory of the token at `position`, and of the tokens after it.
     fn copy(&self, from: Range<usize>, position: usize, column: &mut Column<'_>) -> Result<()> {
         let (bytes, start) = (self.number.num_bytes(), self.values.offset());
         let all = self.values.buffers().first();
