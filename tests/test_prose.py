@@ -6,7 +6,7 @@ import sys
 
 from made.prose import first_paragraph, sentences_of, words_of
 from made.shared_data import ROOT
-from made.source_prose import sentences_of_source
+from made.source_prose import headlines_of_python, sentences_of_source
 
 sys.path.insert(0, str(ROOT / "packaging"))
 import draw_docs
@@ -29,6 +29,7 @@ LISTED = ["git", "ls-files", "*.md", "python", "crates"]
 WRITTEN = subprocess.run(LISTED, cwd=ROOT, capture_output=True, text=True, check=True)
 CLEAN = re.compile(r"python/pagefeed/.*\.pyi?$")
 """Source that follows the rule."""
+HEADLINE = re.compile(r"(?:What|Which|Where|How|Who)\b")
 GUIDES = ("explanation", "reference", "tutorials", "coming-from", "recipes")
 PAGES = [
     ROOT / "README.md",
@@ -58,6 +59,13 @@ def test_no_habit_hides_what_is_meant():
         else:
             continue
         assert not [each for each in sentences if HABIT.search(each)], name
+
+
+def test_headlines_have_a_noun():
+    for name in WRITTEN.stdout.split():
+        if CLEAN.match(name):
+            found = [*headlines_of_python(ROOT / name)]
+            assert not [each for each in found if HEADLINE.match(each)], name
 
 
 def test_what_is_refused_is_found():

@@ -24,7 +24,7 @@ REMOVED = {
     "reports.plot_mixture": "`report`, which draws the mixture",
     "report --metrics": "a tracker, such as Weights & Biases, for a run's metrics",
 }
-"""What to use in place of a public name, a verb, or a flag of a verb."""
+"""Replacement of a public name, a verb, or a flag of a verb."""
 
 
 def refuse_removed(name: str) -> None:

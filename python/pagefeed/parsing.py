@@ -20,7 +20,7 @@ SENSELESS = (
     *(ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError),
     *(SyntaxError, TypeError, ValueError),
 )
-"""What reading the entries of a file raises, if they are not what is expected."""
+"""Errors of reading the entries of a file, if they are not as expected."""
 
 
 @contextmanager

@@ -22,6 +22,13 @@ def sentences_of_source(path: Path) -> Iterator[str]:
             yield " ".join(sentence.split())
 
 
+def headlines_of_python(path: Path) -> Iterator[str]:
+    """First lines of the docstrings of a file, those of attributes included."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            yield str(node.value.value).partition("\n")[0]
+
+
 def _of_python(source: str) -> Iterator[str]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Constant) and " " in str(node.value):

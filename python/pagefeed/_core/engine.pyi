@@ -19,11 +19,11 @@ class BesideConfig(TypedDict, total=False):
     aligned: Sequence[Sequence[Index | FlatField | None]]
     """For each dataset its columns with numbers for each token; None if missing."""
     per_token: Sequence[Mapping[str, Any]]
-    """What these are like."""
+    """Width, type and padding of each aligned column."""
     loss_column: int | None
-    """Which of these the mask of losses follows."""
+    """Aligned column that the mask of losses follows."""
     documents: DocumentsConfig
-    """What is made of the lists in the columns of rows."""
+    """Padding and types of the lists in the columns of rows."""
 
 class DocumentsConfig(TypedDict, total=False):
     """Padding and types of the lists in columns of batches, by the column's number."""
@@ -62,7 +62,7 @@ class BatchesConfig(TypedDict, total=False):
     dtype: str
     """Type of tokens: int64 usually, int32 or uint16."""
     padding: int
-    """What stands where a plan puts no token: 0 usually."""
+    """Token where a plan puts none: 0 usually."""
     vocab_size: int | None
     """Ids are below it, if it is known."""
     metadata: tuple[Sequence[str], Sequence[bool], Sequence[Any]] | None
@@ -82,7 +82,7 @@ class EngineConfig(BesideConfig, BatchesConfig, total=False):
     ]
     """Columns that come as rows, dataset after dataset."""
     names: Sequence[str]
-    """What those of a dataset are called."""
+    """Names of a dataset's columns."""
     has_tokens: bool
     """Whether the first of them holds token ids."""
     verify_checksums: Required[Sequence[bool]]

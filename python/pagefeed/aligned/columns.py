@@ -25,7 +25,7 @@ class Numbers(NamedTuple):
     dtype: str
     """Their type: a name of NumPy, or bfloat16."""
     width: int
-    """How many of them a token has."""
+    """Numbers of a token."""
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ class Option(NamedTuple):
     refused: Collection[str] = ()
     """Kinds that refuse it."""
     instead: str = ""
-    """What to do instead."""
+    """Advice on what to do instead."""
     never: Collection[str] = ()
     """Kinds of sources for which the option has no meaning."""
 

@@ -94,7 +94,7 @@ class DocumentFeed(EngineFeed):
         self._num_columns = len(names)
         infilled = [isinstance(c, PageIndex) and c.is_infilled for c in self._columns]
         self._is_infilled = np.reshape(infilled, (len(datasets), -1))
-        """Which columns of each dataset are infilled: bool [datasets, columns]."""
+        """Whether each column of a dataset is infilled: bool [datasets, columns]."""
         self._first_pages = _first_pages(self._columns)
         self._takes_batches = run.takes_batches
         self._num_rows = settings.batch_size

@@ -80,7 +80,7 @@ class StreamFormat(FlatFormat):
     """Format of shards of streams."""
 
     records: Records
-    """Where the tokens lie."""
+    """Places of the tokens."""
     has_manifest: bool
     """Whether pagefeed wrote them."""
     document: Field | None = None

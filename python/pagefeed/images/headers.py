@@ -89,4 +89,4 @@ _FORMATS = {
     b"GIF87a": _gif,
     b"GIF89a": _gif,
 }
-"""What each format begins with, and what reads its header."""
+"""First bytes of each format, and the function that reads its header."""

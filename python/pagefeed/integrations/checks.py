@@ -233,7 +233,7 @@ CUTTING = {
     "DeepSpeed": "its UlyssesSPDataLoaderAdapter cuts them",
     "JAX": "a sharding of [rows, length] cuts them",
 }
-"""How each framework cuts sequences for context parallelism."""
+"""Each framework's way to cut sequences for context parallelism."""
 
 
 def check_no_context_parallel(loader: AnyLoader, who: str) -> None:

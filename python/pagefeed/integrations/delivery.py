@@ -45,7 +45,7 @@ Convert = Callable[[Batch], Any]
 """Function that converts a batch to the format of a framework."""
 
 Start = Literal["epoch", "here"]
-"""Where a run without a checkpoint begins."""
+"""Begin of a run without a checkpoint."""
 
 Kind = Literal["loop", "run", "again"]
 """Kind of iteration; see :class:`Delivery`."""

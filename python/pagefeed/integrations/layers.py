@@ -18,7 +18,7 @@ from pagefeed.core.any_loader import AnyLoader
 from pagefeed.errors import InvalidArgumentError
 
 Leak: TypeAlias = Literal["refused", "allowed"]
-"""What to do with models whose layers would mix documents of a row."""
+"""Advice for models whose layers would mix documents of a row."""
 
 BORDERS = ("position_ids", "seq_idx", "cu_seqlens", "doc_lens")
 """Fields that say that documents of a row are to be kept apart."""

@@ -12,9 +12,9 @@ class Decided(NamedTuple):
     """A setting that the loader decides."""
 
     usual: object
-    """What it is unless it is set."""
+    """Value of the setting by default."""
     instead: str
-    """What decides."""
+    """Setting that decides."""
 
 
 DECIDED = {

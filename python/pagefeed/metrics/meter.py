@@ -29,7 +29,7 @@ OF_ALL_RANKS: dict[str, Callable[[Iterable[float]], float]] = {
     "data/pages_loaded_total": sum,
     "data/pages_reloaded_total": sum,
 }
-"""How numbers of ranks become one: the slowest rank sets the step time."""
+"""Reductions over ranks: the slowest rank sets the step time."""
 MOST_RANKS = 64
 """Ranks whose costs are compared, at most."""
 COUNTED = ("tokens", "padding_tokens", "wait_seconds", "batches", "batches_ready")

@@ -15,7 +15,7 @@ from pagefeed.mixture.schedule import Schedule
 from pagefeed.mixture.stretches import ENDED, LaneStretches, turns_before
 
 NUM_CHECKPOINTS = 4
-"""How many of the last rows another layout may continue from: a change of weights
+"""Number of last rows that another layout may continue from: a change of weights
 divides the last interval, or an earlier one if a stage is still to come."""
 
 

@@ -64,7 +64,7 @@ class DescribedRecipe(IndexRecipe):
     inside: str | None = None
     """Dotted path of the field in its structs that is meant, where files lack that."""
     defaults: Any = None
-    """What its structs have of fields that a file lacks: a ``pyarrow.Scalar``."""
+    """Values of its structs for fields that a file lacks: a ``pyarrow.Scalar``."""
 
     @property
     def naming(self) -> Naming | None:

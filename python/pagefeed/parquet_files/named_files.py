@@ -165,7 +165,7 @@ GONE = {
     "key": ", as a state of an earlier snapshot loads into that snapshot alone: name "
     "it, by version= or snapshot="
 }
-"""What to do in place of arguments that there were."""
+"""Replacements of former arguments."""
 
 
 def check_wanted(wanted: Mapping[str, object], *own: str) -> None:

@@ -25,7 +25,7 @@ LEAST = 0.001
 
 @dataclass(frozen=True)
 class Curriculum:
-    """How often prompts are taken, by their score.
+    """Shares of passes in which prompts are taken, by their score.
 
     In each pass a prompt of a tier with weight w is taken with probability w, and else
     passed over. So solved prompts rest, are tried again now and then, and come back

@@ -116,7 +116,7 @@ class PromptQueue:
         self._shares = Shares(self._check_weights(weights))
         self._out, self._can_take = Outstanding(), True
 
-    # What is out.
+    # Tickets in flight.
 
     @property
     def in_flight(self) -> int:

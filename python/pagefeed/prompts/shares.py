@@ -1,4 +1,4 @@
-"""Which dataset is next: the one whose share would be late first."""
+"""Choice of the next dataset: the one whose share would be late first."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Ticket(NamedTuple):
     row: int
     """Number of the row among the rows of the dataset."""
     attempt: int
-    """How often it was given back before: 0 at first."""
+    """Number of times it was given back before: 0 at first."""
     version: int
     """The argument of ``take``, such as the step of the policy that answers."""
     life: int

@@ -40,14 +40,14 @@ class Diagnosis:
     """The limit of a training; without a training step, of the loader."""
 
     limit: Limit | None = None
-    """What steps wait for; None before anything was measured."""
+    """The limit of steps; None before anything was measured."""
     cause: str | None = None
     """Why: ``"storage"``, ``"threads"``, ``"processors"``, ``"memory"``, ``"shuffle"``,
     ``"passes"``, ``"transform"``, ``"overhead"``; None if compute limits."""
     setting: str | None = None
     """The setting to change."""
     advice: str = ""
-    """How to change the setting."""
+    """Change to make to the setting."""
     lost_share: float = 0.0
     """Share of the training's time that is lost to it."""
     step_seconds: dict[str, float] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class Cause(NamedTuple):
     setting: str
     """The setting to change."""
     advice: str
-    """How to change the setting, in a sentence."""
+    """Advice on the setting, in a sentence."""
 
 
 _ADVICE = """

@@ -30,7 +30,7 @@ class TracedSegment:
     """A run of tokens of one document in a row of a batch."""
 
     origin: Origin
-    """Where the tokens came from, and their position in the row."""
+    """Origin of the tokens, and their position in the row."""
     tokens: list[int] | None
     """The tokens; None if the rows hold none."""
     text: str | None

@@ -1,4 +1,4 @@
-"""How many rows another reader may decode at once: values may be large."""
+"""Number of rows that another reader may decode at once: values may be large."""
 
 from __future__ import annotations
 

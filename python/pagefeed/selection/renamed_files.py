@@ -12,7 +12,7 @@ from pagefeed.errors import CorruptFileError
 TAIL_BYTES = 64 << 10
 """Bytes of the end of a file that are read at first: footers mostly fit."""
 MAGIC = b"PAR1"
-"""How a file begins and ends."""
+"""First and last bytes of a file."""
 TRAILER = 8
 """Length of a footer, and magic."""
 

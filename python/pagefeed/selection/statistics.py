@@ -7,7 +7,7 @@ from typing import Any
 from pagefeed.selection.query import Expression, Query, Schema, arrow
 
 _ORDER_OF_TYPE = b"\x1c\x00\x00"
-"""What a footer has for each column if its bounds are in the order of its type."""
+"""Entry of a footer for each column whose bounds are in the order of its type."""
 _END_OF_FOOTER = slice(None, -8)
 """A footer in a file, without its length and the magic at the end."""
 

@@ -150,7 +150,7 @@ class TableColumns:
     types: Mapping[str, Any]
     """Arrow types of the columns of the snapshot, in their order."""
     naming: Naming | None = None
-    """How columns are found in files; None if files use the names of the table."""
+    """Finds columns in files; None if files use the names of the table."""
     of_files: Mapping[str, FolderColumn] = field(default_factory=dict)
     """Columns with one value in all rows of a file: its partition."""
     partition_decides: bool = False

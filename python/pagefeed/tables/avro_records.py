@@ -15,7 +15,7 @@ MALFORMED = (
     *(RecursionError, StopIteration, SystemError, TypeError, ValueError),
     *(struct.error, zlib.error),
 )
-"""What pyiceberg raises of metadata that are not what they should be."""
+"""Errors of pyiceberg for metadata that are not as they should be."""
 
 
 MOST_HEADER = 1 << 20

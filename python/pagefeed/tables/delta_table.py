@@ -51,7 +51,7 @@ READER_FEATURES = frozenset(
         *("variantType", "variantType-preview"),
     }
 )
-"""What a reader of a table must know."""
+"""Features of tables that readers must know."""
 _SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]*:/")
 _QUOTED = re.compile("%[0-9A-Fa-f]{2}")
 _ESCAPED = re.compile(rb"(?:\\u00[0-9A-Fa-f]{2})+")

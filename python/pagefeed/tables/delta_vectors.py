@@ -45,7 +45,7 @@ class _Vector(NamedTuple):
 
     data_file: str
     stored: str
-    """Where it is stored: its file, or for an inline vector the bytes as text."""
+    """Place of storage: its file, or for an inline vector the bytes as text."""
     begin: int
     size: int
     """Bytes."""

@@ -50,7 +50,7 @@ UNKNOWN_TYPE = (
     *("Unsupported field type", "Type not recognized"),
     "Cannot deserialize bytes, type",
 )
-"""What pyiceberg says of columns of types that it does not know, such as variant, and
+"""Errors of pyiceberg for columns of types that it does not know, such as variant, and
 of defaults of structs, which no writer gives."""
 _S3 = {
     "endpoint_url": "s3.endpoint",

@@ -23,7 +23,7 @@ EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 REMOTE_READERS = 32
 """Threads that wait for small files of remote storage."""
 Missing = Literal["error", "null"]
-"""What to do with rows of files that lack a later column."""
+"""Rule for rows of files that lack a later column."""
 
 
 class DataFile(NamedTuple):

@@ -15,7 +15,7 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.tokenizer import Tokenizer
 
 SHUFFLES = get_args(BlockShuffle)
-"""What may be permuted."""
+"""Units that may be permuted."""
 
 NOT_OF_TEXTS = ("dataset_ids", "metadata")
 """Fields that are not made of tokens."""

@@ -22,7 +22,7 @@ class Position:
     """
 
     run: Run
-    """What is delivered."""
+    """The run that is delivered."""
     start: LoaderState
     """State in which the iteration begins or began. If a loaded state or a seek led to
     the end of an iteration, it stays at that end."""

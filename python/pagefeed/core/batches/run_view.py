@@ -43,7 +43,7 @@ class AnyView(Locked, ABC):
     learning: Any = None
     """The state of a learner of mixture weights; None without a learner."""
     share = 0, 1
-    """Which part of each sequence this process gets, of how many."""
+    """Part of each sequence that this process gets, and number of parts."""
     has_failed = False
     """Whether the step that was asked for last raised an error."""
     accumulated = 1

@@ -96,7 +96,7 @@ CACHE_DIR_VARIABLE = "PAGEFEED_CACHE_DIR"
 
 
 PageIndexUse: TypeAlias = Literal["row_group"] | bool
-"""How pages are located; see ``pagefeed.parquet``."""
+"""Way to locate pages; see ``pagefeed.parquet``."""
 _SUFFIX = ".pagefeed-index"
 _MOST_OTHERS = 64
 """Indexes of the cache folder that are searched for some files, at most."""

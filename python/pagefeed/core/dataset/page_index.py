@@ -94,7 +94,7 @@ class PageIndex:
     """
 
     infill: Any = None
-    """How documents are infilled; None if they are not."""
+    """Infilling of documents; None if they are not infilled."""
     tokenizer: Any = None
     """Tokenizer of a column of texts; None of a column of tokens."""
     rows: Any = None

@@ -21,7 +21,7 @@ class ParquetRows(Dataset):
     """Rows of Parquet files, in the order of the files."""
 
     _page_index: PageIndexUse = True
-    """How pages are located."""
+    """Way to locate pages."""
     verify_checksums: bool = True
     """Verify checksums where they are present."""
     storage: Storage = field(default_factory=Storage)

@@ -23,9 +23,9 @@ class ShuffleKind(NamedTuple):
     mixes: Literal["blocks", "units", "window", "nothing"]
     """Blocks or units over the whole dataset, or units in a window alone."""
     words: str
-    """What a user gets."""
+    """The order in words, for users."""
     unit: BlockKind = "page"
-    """What a block is."""
+    """Unit of a block."""
 
     @property
     def has_window(self) -> bool:

@@ -31,9 +31,9 @@ class Leaving(NamedTuple):
     times: Int64Array
     """When they leave, counted from the begin of the stretch: [units]."""
     counts: Int64Array
-    """How many units each row has: [rows]."""
+    """Number of units of each row: [rows]."""
     num_left: Int64Array
-    """How many units of each row have left before the stretch: [rows]."""
+    """Number of units of each row that left before the stretch: [rows]."""
 
 
 class DelayWindow:

@@ -62,7 +62,7 @@ class Run(ABC):
     seed: int
     """Seed of the order."""
     shuffle: Shuffle
-    """How each dataset is shuffled."""
+    """Shuffle of each dataset."""
     batch_size: int
     """Sequences of a step on one rank."""
     rank: int
@@ -76,7 +76,7 @@ class Run(ABC):
     memory: int
     """Bytes that orders may hold of what they read ahead."""
     balance: Balancing | None = None
-    """How ranks are balanced; None if they are not."""
+    """Balance of ranks; None if they are not balanced."""
     fleet: Any = None
     """The fleet whose ranks share steps of a fixed size, instead of rank and world
     size."""

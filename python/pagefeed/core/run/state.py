@@ -29,7 +29,7 @@ MIXED = (
     "grown='now', which mixed added files into the rest of an epoch, and is gone: load "
     "a state from before that, with grown='next-epoch'"
 )
-"""What a state of such a run is refused with."""
+"""The error for a state of such a run."""
 OPTIONAL = ("balance", "ranks", "ended", "parts")
 """Fields that only the states of some runs have."""
 MOST_RANKS = 1 << 20
@@ -92,7 +92,7 @@ class LoaderState:
     ranks: int | None = None
     """Number of ranks that the epoch's order balances."""
     parts: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """What rooms add, by name: each a :class:`StatePart`."""
+    """Parts that rooms add, by name: each a :class:`StatePart`."""
     ended: LoaderState | None = None
     """State at the end of the iteration before, until a step of this one is taken."""
 

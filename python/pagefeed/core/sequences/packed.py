@@ -213,7 +213,7 @@ class PackedIndex(PackedRuns, SequenceIndex):
         """Returns the rows of a block, packed; reads its pages."""
         counts = -(-self._block_tokens() // packed.length)
         self._num_repeated = 0
-        """How many times ``bos`` is written again before the rest of a document."""
+        """Times that ``bos`` is written again before the rest of a document."""
         if self.layout.never_split:
             counts = stored_counts(spans, repr(packed), self.first_span, self._count)
         if packed.repeat_bos:

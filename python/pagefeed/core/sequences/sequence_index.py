@@ -115,7 +115,7 @@ class SequenceLayout:
     """Whether ``eos`` is learned if files or templates have labels; None is not
     decided, and warns."""
     packing: str | None = None
-    """How bundles are packed: ``"best_fit"``, ``"first_fit"`` or ``"greedy"``."""
+    """Packing of bundles: ``"best_fit"``, ``"first_fit"`` or ``"greedy"``."""
     never_split: bool = False
     """Whether only documents longer than a sequence are split."""
     multiple_of: int = 1
@@ -202,7 +202,7 @@ class SequenceIndex(Protocol):
     erased: Erased | None
     """Erased rows, which are left out of segments, bundles and parts."""
     layout: SequenceLayout
-    """How the data plane writes the rows into sequences."""
+    """Layout by which the data plane writes rows into sequences."""
     length: int
     """Tokens of a sequence, padding included."""
     num_sequences: int

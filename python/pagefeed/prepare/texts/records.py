@@ -56,9 +56,9 @@ class FileRange(NamedTuple):
 
     file: str
     begin: int
-    """Where the range begins: a byte, row group or record batch, by format."""
+    """Begin of the range: a byte, row group or record batch, by format."""
     end: int | None
-    """Where the range ends; None for the end of the file."""
+    """End of the range; None for the end of the file."""
     weight: int
     """Approximate uncompressed bytes."""
     format: str = ""
@@ -70,7 +70,7 @@ class Rejected(NamedTuple):
 
     file: str
     position: str
-    """Where the record is in its file, such as ``line 7``."""
+    """Position of the record in its file, such as ``line 7``."""
     error: str
     num_records: int | None = 1
     """Number of records; None if unknown, 0 if only a kept column is left out."""
