@@ -346,3 +346,25 @@ def test_texts_are_read_as_tokens(tmp_path):
     for ticket, row in zip(tickets, queue.read(tickets), strict=True):
         assert row["n"] == ticket.row
         assert bytes(row["input_ids"].tolist()).decode() == texts[ticket.row][:6]
+
+
+def test_pages_that_stay_keep_to_the_memory(tmp_path):
+    texts = [f"{row} " * 60 for row in range(20_000)]
+    path = tmp_path / "p.parquet"
+    pq.write_table(
+        pa.table({"prompt": texts}),
+        path,
+        data_page_size=65_536,
+        row_group_size=2_000,
+        use_dictionary=False,
+    )
+    data, memory = pf.parquet(path, column="prompt"), 2 << 20
+    queue = queue_of(data, columns=["prompt"], shuffle="row", memory=memory)
+    [places] = queue._places.values()
+    for tickets in (queue.take(32) for _ in range(12)):
+        rows = queue.read(tickets)
+        assert [row["prompt"] for row in rows] == [texts[t.row] for t in tickets]
+        queue.commit(tickets)
+    stats = places._view._feed.engine().stats()
+    assert stats["peak_bytes"] <= memory
+    assert stats["pages_loaded"] > len(data.index)
