@@ -152,11 +152,15 @@ def costs(data: pf.dataset.ParquetDataset) -> None:
         solved.commit(tickets, [float(t.row % 1_000 > 0) for t in tickets])
     both = processor_us(lambda: solved.commit(solved.take(1), [1.0]), 20_000)
     print(f"99.9 % of prompts at weight 0.05: {both / 2:.1f} us")
+    means = pf.PromptQueue(data, seed=1, max_in_flight=65_536, curriculum=rare)
+    while means.tiers()[""][0] > len(data) // 100:
+        tickets = means.take(10_000)
+        means.commit(tickets, (draw.binomial(8, 0.4, len(tickets)) / 8).tolist())
     begin = time.perf_counter()
-    text = json.dumps(solved.state_dict())
+    text = json.dumps(means.state_dict())
     size = 1e6 / len(data)
     print(
-        f"state of {len(data):,} scored prompts: {len(text):,} characters, "
+        f"state of {len(data):,} prompts with means of 8: {len(text):,} characters, "
         f"{(time.perf_counter() - begin) * 1e3:.0f} ms; "
         f"of a million {len(text) * size / 1e6:.2f} MB"
     )
