@@ -1,5 +1,6 @@
 """Tables in a bucket, by the same ``storage_options`` as files."""
 
+import re
 from collections import Counter
 from typing import Any
 
@@ -11,10 +12,15 @@ import pagefeed as pf
 from made.tables import delete_from_delta, rows_table
 from pagefeed.errors import (
     AccessDeniedError,
+    CorruptFileError,
+    FileAccessError,
     InvalidArgumentError,
     MissingFileError,
 )
+from servers.list_server import ListServer
+from servers.web_servers import running
 
+TOKEN = re.compile("<NextContinuationToken>.*?</NextContinuationToken>")
 GONE = [3, 40, 41, 59]
 
 
@@ -207,3 +213,46 @@ def test_field_ids_cost_no_request(tmp_path, s3, s3_properties):
         assert epoch_of(dataset) == expected([], 80)
         counted.append(dataset.storage.counts()["requests"])
     assert counted[0] == counted[1], counted
+
+
+@pytest.fixture(scope="module")
+def log_server(tmp_path_factory):
+    """A Delta table of five commits, listed three at a time."""
+    folder = tmp_path_factory.mktemp("log") / "delta"
+    for at in range(5):
+        write_deltalake(folder, rows_table(10 * at, 10 * at + 10), mode="append")
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    keys = [str(path.relative_to(folder.parent)) for path in files]
+    server = ListServer(keys)
+    server.objects = {key: folder.parent.joinpath(key).read_bytes() for key in keys}
+    server.page_size = 3
+    with running(server):
+        yield server
+
+
+def test_a_delta_log_is_read_by_pages(log_server):
+    log_server.asked.clear()
+    found = pf.delta("s3://corpus/delta", column="tokens", **options_of(log_server))
+    assert len(found.files) == 5
+
+
+def test_a_delta_log_that_is_listed_in_part_is_refused(log_server, monkeypatch):
+    monkeypatch.setattr(log_server, "spoils", lambda page: TOKEN.sub("", page))
+    with pytest.raises(FileAccessError, match="without a NextContinuationToken"):
+        pf.delta("s3://corpus/delta", column="tokens", **options_of(log_server))
+
+
+def test_a_delta_log_of_which_deltalake_sees_a_part_is_refused(log_server, monkeypatch):
+    log_server.asked.clear()
+
+    def end_early(page: str) -> str:
+        is_ours = len(log_server.asked) <= 2
+        return page if is_ours else TOKEN.sub("", page).replace(">true<", ">false<")
+
+    monkeypatch.setattr(log_server, "spoils", end_early)
+    with pytest.raises(CorruptFileError, match=r"finds version 2, .* has commit 4"):
+        pf.delta("s3://corpus/delta", column="tokens", **options_of(log_server))
+
+
+def options_of(server: ListServer) -> dict[str, Any]:
+    return {"storage_options": server.options}

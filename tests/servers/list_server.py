@@ -1,4 +1,4 @@
-"""A bucket of S3 that only lists: any number of objects, without bytes."""
+"""A bucket of S3 that lists any number of objects, most of them without bytes."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 __all__ = ["ListServer"]
 
-_PAGE = 1000
 _OBJECT = (
     "<Contents><Key>{}</Key><LastModified>2026-11-22T03:26:39.000Z</LastModified>"
-    '<ETag>"tag"</ETag><Size>1000</Size></Contents>'
+    '<ETag>"tag"</ETag><Size>{}</Size></Contents>'
 )
 
 
+_WRITTEN = "Sun, 22 Nov 2026 03:26:39 GMT"
+
+
 class ListServer(ThreadingHTTPServer):
-    """Lists one bucket, ``corpus``, in pages of a thousand.
+    """Lists one bucket, ``corpus``, by pages.
 
     Args:
         keys: Names of the objects, sorted.
@@ -39,6 +41,9 @@ class ListServer(ThreadingHTTPServer):
         """Whether a request is answered with 503."""
         self.spoils: Callable[[str], str] = lambda page: page
         """What is answered in place of a page."""
+        self.page_size = 1000
+        self.objects: dict[str, bytes] = {}
+        """Bytes of objects that can be read."""
         self.lock = threading.Lock()
 
     @property
@@ -59,9 +64,10 @@ class ListServer(ThreadingHTTPServer):
         if "continuation-token" in asked:
             at = bisect_right(self.keys, after)
         found, count, last = [], 0, ""
-        while (
-            at < len(self.keys) and self.keys[at].startswith(prefix) and count < _PAGE
-        ):
+        end = at
+        while end < len(self.keys) and self.keys[end].startswith(prefix):
+            end += 1
+        while at < end and count < self.page_size:
             last, name = self.keys[at], self.keys[at].removeprefix(prefix)
             count += 1
             if delimiter and delimiter in name:
@@ -72,9 +78,10 @@ class ListServer(ThreadingHTTPServer):
                 last = folder + "\U0010ffff"
                 at = bisect_right(self.keys, last)
             else:
-                found.append(_OBJECT.format(last))
+                size = len(self.objects.get(last, b"")) or 1000
+                found.append(_OBJECT.format(last, size))
                 at += 1
-        more = at < len(self.keys) and self.keys[at].startswith(prefix)
+        more = at < end
         told = f"<IsTruncated>{str(more).lower()}</IsTruncated>" + "".join(found)
         if more:
             told += f"<NextContinuationToken>{last}</NextContinuationToken>"
@@ -92,21 +99,26 @@ class _Handler(BaseHTTPRequestHandler):
             self.path.removeprefix("/corpus/") in cast("ListServer", self.server).keys
         )
         self.send_response(200 if is_there else 404)
-        for name, value in (("ETag", '"tag"'), ("Content-Length", "1000")):
+        named = {"ETag": '"tag"', "Content-Length": "1000", "Last-Modified": _WRITTEN}
+        for name, value in named.items():
             self.send_header(name, value)
-        self.send_header("Last-Modified", "Sun, 22 Nov 2026 03:26:39 GMT")
         self.end_headers()
 
     def do_GET(self) -> None:
         server = cast("ListServer", self.server)
-        query = parse_qs(urlsplit(self.path).query)
+        path, query = urlsplit(self.path).path, parse_qs(urlsplit(self.path).query)
         asked = {name: one for name, [one] in query.items()}
         with server.lock:
             server.asked.append(asked)
             fails = server.fails(asked)
         time.sleep(server.latency)
-        body = b"" if fails else server.spoils(server.page(asked)).encode()
-        self.send_response(503 if fails else 200)
+        body = server.objects.get(unquote(path).removeprefix("/corpus/"))
+        is_there = body is not None or "list-type" in asked
+        if body is None:
+            body = b"" if fails else server.spoils(server.page(asked)).encode()
+        self.send_response(503 if fails else 200 if is_there else 404)
+        for name, value in (("ETag", '"tag"'), ("Last-Modified", _WRITTEN)):
+            self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

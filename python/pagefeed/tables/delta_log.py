@@ -14,8 +14,9 @@ from typing import Any
 
 from pagefeed.core._base import lazy
 from pagefeed.core.storage import is_url
-from pagefeed.errors import CorruptFileError, InvalidArgumentError
+from pagefeed.errors import CorruptFileError, InvalidArgumentError, MissingFileError
 from pagefeed.parsing import parsing
+from pagefeed.remote import StorageOptions, storage_of_options
 from pagefeed.tables.delta_checkpoint import CHECKPOINT
 from pagefeed.tables.snapshot import EPOCH, milliseconds_of
 
@@ -23,6 +24,21 @@ FOLDER = "_delta_log"
 ENABLED = "delta.enableInCommitTimestamps"
 SINCE = "delta.inCommitTimestampEnablement"
 _COMMIT = re.compile(r"(\d{20})\.json")
+
+
+def newest_commit(table: str, storage_options: StorageOptions | None) -> int:
+    """Return the version of the newest commit that a bucket lists; -1 if none is there.
+
+    Raises:
+        CorruptFileError: If the store's listing is not complete.
+    """
+    storage = storage_of_options(storage_options, is_remote=True)
+    try:
+        files = storage.list_files(f"{table.rstrip('/')}/{FOLDER}/", (".json",))
+    except MissingFileError:
+        return -1
+    commits = map(_COMMIT.fullmatch, (file.rpartition("/")[2] for file in files))
+    return max((int(commit[1]) for commit in commits if commit), default=-1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,7 +27,7 @@ from pagefeed.parquet_files import Columns, ParquetDataset, check_wanted
 from pagefeed.remote import StorageOptions, library_options
 from pagefeed.selection import Naming, TableColumns
 from pagefeed.tables.bounds import DeltaBounds
-from pagefeed.tables.delta_log import FOLDER, DeltaLog
+from pagefeed.tables.delta_log import FOLDER, DeltaLog, newest_commit
 from pagefeed.tables.delta_vectors import deleted_by_vectors
 from pagefeed.tables.naming import delta_naming
 from pagefeed.tables.snapshot import (
@@ -178,12 +178,20 @@ def _open(
         return
     root = path_of(location_of(table))
     options = library_options(storage_options)
+    # Listed before deltalake lists: what is committed between the two is no fault.
+    listed = newest_commit(root, storage_options) if is_url(root) else -1
     with _readable(root) as location:
         with _told(root, location):
             opened = library.DeltaTable(location, storage_options=options or None)
             log = DeltaLog(opened, root)
             log.check_commits()
         newest = opened.version()
+        if newest < listed:
+            raise CorruptFileError(
+                f"{root}: deltalake finds version {newest}, and {FOLDER} has commit "
+                f"{listed}: the store ends listings early, which deltalake does not "
+                "notice; copy the table to another store, or mend the store's listing"
+            ).at(file=root)
         if isinstance(version, int) and not 0 <= version <= newest:
             raise InvalidArgumentError(
                 f"version={version}: {root} has the versions 0 to {newest}"
