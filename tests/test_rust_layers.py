@@ -30,8 +30,9 @@ LAYERS = {
     "pagefeed-python": (
         *("error", "run", "numbers", "types", "view", "asked", "storage", "arrow"),
         *("fields", "buffer", "aligned", "infill", "naming", "order", "packing"),
-        *("plan", "pad", "index", "ranges", "flat", "values", "metadata", "columns"),
-        *("documents", "engine", "rows", "without_tokenizer", "tokenizer", "list_file"),
+        *("plan", "pad", "index", "expansion", "ranges", "flat", "values", "metadata"),
+        *("columns", "documents", "engine", "rows", "without_tokenizer", "tokenizer"),
+        "list_file",
     ),
 }
 """Modules of each crate, folders or files. Each may use those before it."""

@@ -178,7 +178,7 @@ def _open(
         return
     root = path_of(location_of(table))
     options = library_options(storage_options)
-    # Listed before deltalake lists: what is committed between the two is no fault.
+    # Listed before deltalake does: a commit between the two makes no difference.
     listed = newest_commit(root, storage_options) if is_url(root) else -1
     with _readable(root) as location:
         with _told(root, location):
