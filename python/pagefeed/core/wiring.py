@@ -7,7 +7,6 @@ handed in nothing, or the short form of a setting.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from importlib import import_module
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
@@ -40,32 +39,28 @@ class Asked(Generic[P, R]):
     """
 
     def __init__(self, alone: Callable[P, R] | None = None) -> None:
-        self._alone = alone
+        self._function = alone
         self.place: str | None = None
         """Module and name of the function, as ``"module:name"``."""
 
     def provide(self, place: str) -> None:
         """Name the function of a room."""
-        self.place = place
+        self.place, self._function = place, None
 
-    @cached_property
-    def function(self) -> Callable[P, R]:
-        """The function.
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function.
 
         Raises:
             UnsupportedError: If no room provides it.
         """
-        if self.place is not None:
+        function = self._function
+        if function is None:
+            if self.place is None:
+                raise UnsupportedError("this needs a room that this installation lacks")
             module, _, name = self.place.partition(":")
-            found: Callable[P, R] = attrgetter(name)(import_module(module))
-            return found
-        if self._alone is None:
-            raise UnsupportedError("this needs a room that this installation lacks")
-        return self._alone
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function."""
-        return self.function(*args, **kwargs)
+            function = attrgetter(name)(import_module(module))
+            self._function = function
+        return function(*args, **kwargs)
 
 
 # Refusals, warnings and measurements of a run.

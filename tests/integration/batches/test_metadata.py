@@ -183,8 +183,12 @@ def test_texts_that_are_tokenized_tell_too(tmp_path: Path):
             "none of them twice",
         ),
         ({"metadata": "id"}, InvalidArgumentError, r"\['id'\]"),
-        ({"metadata": ["start"]}, InvalidArgumentError, "'start' of its own"),
-        ({"aligned": ["metadata"]}, InvalidArgumentError, "of its own"),
+        ({"metadata": ["start"]}, InvalidArgumentError, "already has a column 'start'"),
+        (
+            {"aligned": ["metadata"]},
+            InvalidArgumentError,
+            "a batch has a field 'metadata'",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(

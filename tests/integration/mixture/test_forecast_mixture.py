@@ -194,7 +194,7 @@ def test_the_command_line_plans_a_mixture(folder, capsys):
         (["--stage", "step=9", "wbe=1"], "'wbe'"),
         (["--stage", "web=1"], "exactly one"),
         (["--stage", "step=9", "web=much"], "'much' is not a number"),
-        (["."], "exactly one of them"),
+        (["."], "either paths, or --mix"),
     ],
 )
 def test_wrong_arguments_are_refused(folder, capsys, change, message):

@@ -261,7 +261,9 @@ def test_columns_that_are_not_there_are_named(tmp_path, tok):
             pf.tokenize(source, tmp_path / "out", tokenizer=tok, **wrong)
     with pytest.raises(pf.errors.UnsupportedError, match="no texts"):
         pf.tokenize(source, tmp_path / "out", tokenizer=tok, column="score")
-    with pytest.raises(pf.errors.InvalidArgumentError, match="what tokens are called"):
+    with pytest.raises(
+        pf.errors.InvalidArgumentError, match="is the name of the tokens"
+    ):
         pf.tokenize(
             source, tmp_path / "o", tokenizer=tok, keep=["url"], column_name="url"
         )

@@ -26,7 +26,7 @@ from pagefeed.core.order import Shuffle
 from pagefeed.core.sequences import Cut, Packed, Windows
 from pagefeed.core.storage import Paths, Storage, is_url, plain_paths
 from pagefeed.documents import Documents
-from pagefeed.errors import InvalidArgumentError, MissingFileError
+from pagefeed.errors import FileAccessError, InvalidArgumentError, MissingFileError
 from pagefeed.flat import FlatDataset
 from pagefeed.mixture import Mixture, Stage, mix
 from pagefeed.parquet_files import ParquetDataset, parquet
@@ -331,7 +331,10 @@ def read_json(file: str, wrong: str) -> dict[str, Any]:
     Raises:
         InvalidArgumentError: If the file holds no JSON object.
     """
-    data = Storage().read_all(file)
+    try:
+        data = Storage().read_all(file)
+    except FileAccessError as error:
+        raise InvalidArgumentError(f"{wrong}: {error}") from error
     content = json_value(data, None, wrong, InvalidArgumentError)
     if isinstance(content, dict):
         return content
