@@ -8,6 +8,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -155,10 +156,19 @@ def test_a_process_gives_keys(aws, monkeypatch):
         with pytest.raises(AccessDeniedError, match="by profile 'p'") as caught:
             find_keys({"profile": "p"})
         assert "hidden" not in str(caught.value)
-    program.write_text("import subprocess; subprocess.run(['sleep', '9999'])")
+    begun = aws / "begun"
+    program.write_text(
+        "import os, pathlib, time\n"
+        f"pathlib.Path({str(begun)!r}).write_text(str(os.getpid()))\n"
+        "time.sleep(9999)"
+    )
     monkeypatch.setattr(credentials, "_LIMIT", 5.0)
     with pytest.raises(UnavailableError, match="no answer within 5 s"):
         find_keys({"profile": "p"})
+    state = Path(f"/proc/{begun.read_text()}/stat")
+    until = time.monotonic() + 10
+    while state.exists() and ") Z " not in state.read_text():
+        assert time.monotonic() < until, "the program still runs"
 
 
 def test_a_sign_on_gives_keys(aws):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -165,21 +166,21 @@ def _botocore_keys(env: Mapping[str, str], source: str) -> AccessKeys:
         "AWS_DEFAULT_REGION": region or profile_settings(env).get("region", _REGION),
     }
     program = str(Path(__file__).with_name("botocore_keys.py"))
-    try:
-        ended = subprocess.run(  # noqa: S603
-            [sys.executable, "-P", program],
-            env={**env, **settings},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,  # It may hold secrets.
-            start_new_session=True,  # Without a terminal, botocore asks for no code.
-            timeout=_LIMIT,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        problem = f"no answer within {_LIMIT:.0f} s"
-        raise UnavailableError(f"credentials by {source}: {problem}") from None
-    kind, found = json.loads(ended.stdout or '["refused", "botocore gives no answer"]')
+    with subprocess.Popen(  # noqa: S603
+        [sys.executable, "-P", program],
+        env={**env, **settings},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,  # It may hold secrets.
+        start_new_session=True,  # Without a terminal, botocore asks for no code.
+    ) as process:
+        try:
+            answer, _ = process.communicate(timeout=_LIMIT)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # With what a profile names.
+            problem = f"no answer within {_LIMIT:.0f} s"
+            raise UnavailableError(f"credentials by {source}: {problem}") from None
+    kind, found = json.loads(answer or '["refused", "botocore gives no answer"]')
     if kind == "keys":
         return AccessKeys(*found)
     if kind == "silent":
