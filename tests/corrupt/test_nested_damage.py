@@ -70,3 +70,40 @@ def test_damaged_pages_hold_no_other_rows(tmp_path: Path, kind: str):
         assert read == expected, f"byte {at} is {damaged}"
         outcomes.add("equal")
     assert outcomes == {"refused", "equal"}
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize(
+    ("data_type", "encoding"),
+    [
+        (pa.int64(), "PLAIN"),
+        (pa.string(), "PLAIN"),
+        (pa.int64(), "DELTA_BINARY_PACKED"),
+        (pa.string(), "DELTA_LENGTH_BYTE_ARRAY"),
+        (pa.string(), "DELTA_BYTE_ARRAY"),
+        (pa.binary(2), "PLAIN"),
+        (pa.int64(), "RLE_DICTIONARY"),
+        (pa.string(), "RLE_DICTIONARY"),
+    ],
+)
+def test_values_without_levels_are_refused(
+    tmp_path: Path, version: str, data_type: pa.DataType, encoding: str
+):
+    """Fewer levels have a value than there are values: they would be shifted."""
+    is_dictionary = encoding == "RLE_DICTIONARY"
+    pq.write_table(
+        pa.table({"x": pa.array(["10"] * 7).cast(data_type)}),
+        path := tmp_path / "a.parquet",
+        use_dictionary=is_dictionary,
+        compression="none",
+        data_page_version=version,
+        column_encoding=None if is_dictionary else {"x": encoding},
+    )
+    sound = path.read_bytes()
+    start = pq.read_metadata(path).row_group(0).column(0).data_page_offset
+    at = sound.index(levels := bytes([7 << 1, 1]), start)
+    # All null; one value in a group of eight levels; in seven groups; a level more.
+    for damaged in [(7 << 1, 0), (1 << 1 | 1, 1), (7 << 1 | 1, 1), (8 << 1, 1)]:
+        path.write_bytes(sound[:at] + bytes(damaged) + sound[at + len(levels) :])
+        with pytest.raises(PagefeedError, match=r"left after|were expected"):
+            pagefeed.PageIndex.build(path, column="x").read_page(0)

@@ -14,6 +14,10 @@
 //! | DELTA_BINARY_PACKED | the blocks are there | count times width |
 //! | DELTA_LENGTH_BYTE_ARRAY, DELTA_BYTE_ARRAY | the blocks of lengths are there | the sums of all lengths |
 //!
+//! The values must also use up the page: what is left shows that its levels or counts are
+//! not those it was written with, and other rows would be read. Left may be only what
+//! honest writers pad with.
+//!
 //! The size is held against [`MAX_DECODED_PAGE_BYTES`](crate::limits::MAX_DECODED_PAGE_BYTES), or what the thread was told to
 //! [`limit_pages`](crate::limits::limit_pages) to, and what comes from nothing but nulls against
 //! [`MAX_PADDING_BYTES`]. Within those, large memory is asked for so that the system may
@@ -27,14 +31,15 @@ use crate::encodings::delta::Delta;
 use crate::encodings::hybrid::Runs;
 use crate::encodings::indices;
 use crate::error::{Error, Result};
+use crate::header::PageKind;
 use crate::levels::{count_up_to, num_levels};
 use crate::limits::{MAX_PADDING_BYTES, check_page_size};
 use crate::page::DataPage;
 use crate::schema::{Leaf, children};
 
-/// Bytes to which the first `num_values` values of a page decode: numbers or strings
-/// without offsets and nulls. The values are checked to be there. `lengths` are the
-/// lengths of the strings in the dictionary.
+/// Bytes to which the values of a page decode, as many as its levels say: numbers or
+/// strings without offsets and nulls. They are checked to be there, and nothing else.
+/// `lengths` are the lengths of the strings in the dictionary.
 pub(crate) fn decoded_size(
     page: &DataPage<'_>,
     leaf: &Leaf,
@@ -44,35 +49,41 @@ pub(crate) fn decoded_size(
     let (bytes, bits) = (page.values, plain_bits(leaf));
     let fixed = (num_values as u64).saturating_mul(bits).div_ceil(8);
     let is_string = leaf.physical == PhysicalType::BYTE_ARRAY;
-    // Readers of strings look at the lengths of a page without values, too.
-    let has_lengths = is_string || leaf.physical == PhysicalType::FIXED_LEN_BYTE_ARRAY;
-    if num_values == 0 && (bytes.is_empty() || !has_lengths) {
+    if num_values == 0 && bytes.is_empty() {
         return Ok(0);
     }
     let size = match page.header.encoding() {
-        Some(Encoding::PLAIN) if is_string => sized(bytes, fixed, num_values)?,
-        Some(Encoding::PLAIN) => sized(bytes, fixed, num_values).map(|_| fixed)?,
+        Some(Encoding::PLAIN) if is_string => {
+            let size = sized(bytes, fixed, num_values)?;
+            all_used(page, split_strings(bytes, num_values, |_| ())?)?;
+            size
+        }
+        Some(Encoding::PLAIN) => all_used_by(page, bytes, fixed, num_values)?,
         // The reader takes the distance of a value's bytes from their number.
         Some(Encoding::BYTE_STREAM_SPLIT) if bytes.len() as u64 != fixed => {
             return Err(damaged_plain(num_values, bytes.len()));
         }
         Some(Encoding::BYTE_STREAM_SPLIT) => fixed,
-        Some(Encoding::RLE_DICTIONARY) => match lengths {
-            Some(lengths) => indices::total_length(bytes, 0..num_values, lengths)?,
-            None => covered(indices::runs(bytes, num_values)?).map(|()| fixed)?,
-        },
+        Some(Encoding::RLE_DICTIONARY) => {
+            check_indices(page, num_values)?;
+            match lengths {
+                Some(lengths) => indices::total_length(bytes, 0..num_values, lengths)?,
+                None => fixed,
+            }
+        }
         Some(Encoding::RLE) => {
             let runs = bytes.get(4..).unwrap_or_default();
-            covered(Runs::new(runs, 1, num_values)).map(|()| fixed)?
+            all_used(page, covered(Runs::new(runs, 1, num_values))?)?;
+            fixed
         }
         Some(Encoding::DELTA_BINARY_PACKED) => {
-            deltas(bytes, num_values)?.end()?;
+            all_used(page, deltas(bytes, num_values)?.end()?)?;
             fixed
         }
         Some(Encoding::DELTA_LENGTH_BYTE_ARRAY) => {
             let mut size = 0;
-            let behind = lengths_of(page, bytes, num_values, |length| size += length)?;
-            sized(behind, size, num_values).map(|_| size)?
+            let behind = lengths_of(bytes, num_values, |length| size += length)?;
+            all_used_by(page, behind, size, num_values)?
         }
         Some(Encoding::DELTA_BYTE_ARRAY) => shared_prefixes(page, num_values)?,
         // The reader refuses what it does not know.
@@ -124,17 +135,59 @@ pub(crate) fn array_size(
 }
 
 /// Returns the lengths of the strings of a dictionary, each stored after its length.
-pub(crate) fn string_lengths(mut bytes: &[u8], num_entries: usize) -> Result<Vec<u32>> {
+pub(crate) fn string_lengths(bytes: &[u8], num_entries: usize) -> Result<Vec<u32>> {
     sized(bytes, num_entries as u64 * 4, num_entries)?;
     let mut lengths = Vec::new();
     reserve(&mut lengths, num_entries)?;
-    for _ in 0..num_entries {
+    // Pages are less than 2 GiB.
+    split_strings(bytes, num_entries, |string| {
+        lengths.push(string.len() as u32)
+    })?;
+    Ok(lengths)
+}
+
+/// Calls `visit` with each of some strings, and returns the bytes after them.
+fn split_strings<'a>(
+    mut bytes: &'a [u8],
+    num_values: usize,
+    mut visit: impl FnMut(&[u8]),
+) -> Result<&'a [u8]> {
+    for _ in 0..num_values {
         let (string, rest) = split_string(bytes)?;
-        // Pages are less than 2 GiB.
-        lengths.push(string.len() as u32);
+        visit(string);
         bytes = rest;
     }
-    Ok(lengths)
+    Ok(bytes)
+}
+
+/// Refuses bytes after the last value: the levels or counts of the page are others than
+/// those it was written with. fastparquet leaves eight zeros in its pages, which are of
+/// version 1 and without lists.
+fn all_used(page: &DataPage<'_>, behind: &[u8]) -> Result<()> {
+    let is_padded = matches!(page.header.kind, PageKind::DataV1(_)) && page.repetition.is_empty();
+    match behind.len() {
+        0 => Ok(()),
+        8 if is_padded && behind == [0; 8] => Ok(()),
+        left => Err(Error::corrupt(format!(
+            "{left} bytes are left after the last value of the page"
+        ))),
+    }
+}
+
+/// Returns the `size` of values, which must be all the `bytes`.
+fn all_used_by(page: &DataPage<'_>, bytes: &[u8], size: u64, num_values: usize) -> Result<u64> {
+    let left = sized(bytes, size, num_values)?;
+    all_used(page, &bytes[bytes.len() - left as usize..])?;
+    Ok(size)
+}
+
+/// Refuses a page that has not as many indices as values.
+pub(crate) fn check_indices(page: &DataPage<'_>, num_values: usize) -> Result<()> {
+    let behind = match num_values {
+        0 => page.values.get(1..).unwrap_or_default(),
+        _ => covered(indices::runs(page.values, num_values)?)?,
+    };
+    all_used(page, behind)
 }
 
 /// Refuses a dictionary that has fewer entries of fixed size than it claims.
@@ -162,14 +215,15 @@ pub(crate) fn damaged_plain(num_values: usize, bytes: usize) -> Error {
     Error::corrupt(format!("{num_values} values do not fit {bytes} bytes"))
 }
 
-fn covered(mut runs: Runs<'_>) -> Result<()> {
-    runs.try_for_each(|run| run.map(drop))
+fn covered(mut runs: Runs<'_>) -> Result<&[u8]> {
+    runs.try_for_each(|run| run.map(drop))?;
+    runs.end()
 }
 
-/// Returns the differences of a page, at least `num_values` of them.
+/// Returns the differences of a page, `num_values` of them.
 fn deltas(bytes: &[u8], num_values: usize) -> Result<Delta<'_>> {
     let deltas = Delta::new(bytes)?;
-    if deltas.count < num_values {
+    if deltas.count != num_values {
         return Err(Error::corrupt(format!(
             "{num_values} values were expected, the page holds {}",
             deltas.count
@@ -178,21 +232,13 @@ fn deltas(bytes: &[u8], num_values: usize) -> Result<Delta<'_>> {
     Ok(deltas)
 }
 
-/// Calls `visit` with each length, and returns the bytes after them. Memory is allocated by
-/// the number of lengths, so it must not exceed that of values and nulls.
+/// Calls `visit` with each length, and returns the bytes after them.
 fn lengths_of<'a>(
-    page: &DataPage<'_>,
     bytes: &'a [u8],
     num_values: usize,
     mut visit: impl FnMut(u64),
 ) -> Result<&'a [u8]> {
-    let (deltas, most) = (deltas(bytes, num_values)?, num_levels(page)?);
-    if deltas.count > most {
-        return Err(Error::corrupt(format!(
-            "a page of {most} values holds {} lengths",
-            deltas.count
-        )));
-    }
+    let deltas = deltas(bytes, num_values)?;
     deltas.lengths(|lengths| lengths.iter().for_each(|&length| visit(length.into())))
 }
 
@@ -200,13 +246,11 @@ fn lengths_of<'a>(
 /// prefix that is longer than the string before, and makes another text of it.
 fn shared_prefixes(page: &DataPage<'_>, num_values: usize) -> Result<u64> {
     let mut prefixes = Vec::new();
-    reserve(&mut prefixes, num_levels(page)?)?;
-    let behind = lengths_of(page, page.values, num_values, |length| {
-        prefixes.push(length)
-    })?;
+    reserve(&mut prefixes, num_values)?;
+    let behind = lengths_of(page.values, num_values, |length| prefixes.push(length))?;
     let (mut rest, mut last, mut longer) = (prefixes.iter(), 0, None);
     let (mut size, mut suffixes) = (0u64, 0);
-    let behind = lengths_of(page, behind, num_values, |length| {
+    let behind = lengths_of(behind, num_values, |length| {
         let prefix = rest.next().copied().unwrap_or(0);
         longer = longer.or((prefix > last).then_some((prefix, last)));
         (last, suffixes) = (prefix + length, suffixes + length);
@@ -219,7 +263,7 @@ fn shared_prefixes(page: &DataPage<'_>, num_values: usize) -> Result<u64> {
              page before (PARQUET-246); write the file anew"
         )));
     }
-    sized(behind, suffixes, num_values)?;
+    all_used_by(page, behind, suffixes, num_values)?;
     Ok(size)
 }
 

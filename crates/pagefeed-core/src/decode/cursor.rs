@@ -7,7 +7,7 @@ use parquet::basic::Encoding;
 
 use super::PageRun;
 use crate::error::{Error, Result};
-use crate::header::PageHeader;
+use crate::header::{PageHeader, PageKind};
 use crate::levels::{Definitions, find_records, num_levels};
 use crate::page::{DataPage, PageOpener};
 use crate::schema::Leaf;
@@ -148,12 +148,17 @@ impl<'a> PageCursor<'a> {
         let before = definitions.advance(from)?.present;
         let own = definitions.advance(to - from)?.present;
         let behind = definitions.advance(num_levels - to)?.present;
+        definitions.check_end()?;
+        let num_present = before + own + behind;
+        if !has_lists {
+            check_nulls(&stored.header, num_levels - num_present)?;
+        }
         Ok(OpenPage {
             page,
             levels: from..to,
             values: before..before + own,
             num_levels,
-            num_present: before + own + behind,
+            num_present,
             num_rows,
             starts_mid_record,
         })
@@ -207,6 +212,20 @@ impl<'a> PageCursor<'a> {
              cannot be right; index the file with page_index=False"
         ));
         Err(error.in_column(&self.leaf.path))
+    }
+}
+
+/// Refuses levels with other nulls than the header says. Arrow counts those of lists
+/// otherwise, and its old releases say 0 for any of a dictionary.
+fn check_nulls(header: &PageHeader, num_nulls: usize) -> Result<()> {
+    match header.kind {
+        PageKind::DataV2(v2) if ![0, num_nulls].contains(&v2.num_nulls) => {
+            Err(Error::corrupt(format!(
+                "the levels of the page hold {num_nulls} nulls, its header promises {}",
+                v2.num_nulls
+            )))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -3,6 +3,9 @@
 
 use crate::error::{Error, Result};
 
+/// Values of a block: DuckDB fills the last one up. Others fill up a group of eight.
+const BLOCK: usize = 256;
+
 /// One run of the hybrid encoding.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Run<'a> {
@@ -37,6 +40,8 @@ pub(crate) struct Runs<'a> {
     bytes: &'a [u8],
     width: u32,
     remaining: usize,
+    /// Values of the last run that are left, without padding.
+    num_left: usize,
 }
 
 impl<'a> Runs<'a> {
@@ -47,6 +52,18 @@ impl<'a> Runs<'a> {
             bytes,
             width,
             remaining: num_values,
+            num_left: 0,
+        }
+    }
+
+    /// Returns the bytes left once the values asked for are read. Refuses values that are
+    /// left: whoever wrote the page wrote more of them.
+    pub(crate) fn end(&self) -> Result<&'a [u8]> {
+        match self.num_left {
+            0 => Ok(self.bytes),
+            left => Err(Error::corrupt(format!(
+                "{left} levels or indices are left after the last of the page"
+            ))),
         }
     }
 
@@ -54,13 +71,16 @@ impl<'a> Runs<'a> {
         let header = self.header()?;
         let count = header >> 1;
         let run = if header & 1 == 0 {
+            // A run of one value has no padding.
+            self.num_left = count.saturating_sub(self.remaining);
             let count = count.min(self.remaining);
             Run::Repeated {
                 value: self.repeated_value()?,
                 count,
             }
         } else {
-            let count = count.saturating_mul(8).min(self.remaining);
+            let stored = count.saturating_mul(8);
+            let count = stored.min(self.remaining);
             // The last group may be cut off after the last value.
             let needed = (count * self.width as usize).div_ceil(8);
             let bytes = self.bytes;
@@ -70,8 +90,11 @@ impl<'a> Runs<'a> {
                     bytes.len()
                 )));
             }
-            let whole = count.div_ceil(8) * self.width as usize;
-            self.bytes = &bytes[whole.min(bytes.len())..];
+            let size = (stored / 8).saturating_mul(self.width as usize);
+            self.bytes = &bytes[size.min(bytes.len())..];
+            let is_block = stored.is_multiple_of(BLOCK) && size <= bytes.len();
+            let padded = if is_block { BLOCK } else { 8 };
+            self.num_left = (stored - count) / padded * padded;
             Run::Packed(Packed {
                 bytes,
                 width: self.width,

@@ -1,6 +1,6 @@
 //! What every page of levels must be.
 
-use crate::encodings::hybrid::Run;
+use crate::encodings::hybrid::{Run, Runs};
 use crate::error::{Error, Result};
 use crate::page::DataPage;
 
@@ -20,6 +20,16 @@ pub(super) fn check_run(run: &Run<'_>, max: u32) -> Result<()> {
         }
     };
     check_level(exceeds, max)
+}
+
+/// Refuses levels after the last one of the page.
+pub(super) fn check_end(runs: &Runs<'_>) -> Result<()> {
+    match runs.end()?.len() {
+        0 => Ok(()),
+        left => Err(Error::corrupt(format!(
+            "{left} bytes are left after the last level of the page"
+        ))),
+    }
 }
 
 /// Refuses a level above its maximum.

@@ -1,6 +1,6 @@
 //! Definition levels of a page, counted stretch by stretch.
 
-use super::checks::{check_run, num_levels};
+use super::checks::{check_end, check_run, num_levels};
 use crate::encodings::hybrid::{Run, Runs};
 use crate::error::{Error, Result};
 use crate::page::{DataPage, level_width};
@@ -63,6 +63,11 @@ impl<'a> Definitions<'a> {
             count -= taken;
         }
         Ok(counts)
+    }
+
+    /// Refuses levels after the last one, once all are counted.
+    pub(crate) fn check_end(&self) -> Result<()> {
+        check_end(&self.runs)
     }
 
     fn next_run(&mut self) -> Result<()> {

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::page::{DataPage, level_width};
 use crate::schema::Leaf;
 pub(crate) use checks::num_levels;
-use checks::{check_level, check_run};
+use checks::{check_end, check_level, check_run};
 pub(crate) use definitions::Definitions;
 
 /// Numbers of rows and values that follow from the levels of a data page.
@@ -40,9 +40,11 @@ pub fn count_levels(page: &DataPage<'_>, leaf: &Leaf) -> Result<LevelCounts> {
     let num_levels = num_levels(page)?;
     let mut definitions = Definitions::new(page, leaf)?;
     if leaf.max_repetition == 0 {
+        let counts = definitions.advance(num_levels)?;
+        definitions.check_end()?;
         return Ok(LevelCounts {
             num_rows: num_levels as u64,
-            num_values: definitions.advance(num_levels)?.present as u64,
+            num_values: counts.present as u64,
             ..LevelCounts::default()
         });
     }
@@ -55,6 +57,7 @@ pub fn count_levels(page: &DataPage<'_>, leaf: &Leaf) -> Result<LevelCounts> {
     let leading = first_row.unwrap_or(num_levels);
     let before = definitions.advance(leading)?;
     let rest = definitions.advance(num_levels - leading)?;
+    definitions.check_end()?;
     Ok(LevelCounts {
         num_rows,
         num_values: (before.present + rest.present) as u64,
@@ -75,7 +78,8 @@ pub(crate) fn for_each_record(
     let num_levels = num_levels(page)?;
     let mut start = 0;
     let max = leaf.max_repetition;
-    for run in Runs::new(page.repetition, level_width(max), num_levels) {
+    let mut runs = Runs::new(page.repetition, level_width(max), num_levels);
+    for run in &mut runs {
         let run = run?;
         check_run(&run, u32::from(max.unsigned_abs()))?;
         match run {
@@ -87,7 +91,7 @@ pub(crate) fn for_each_record(
         }
         start += run.count();
     }
-    Ok(())
+    check_end(&runs)
 }
 
 /// Calls `visit` with position and repetition level of each level at which a list other
@@ -160,7 +164,8 @@ pub(crate) fn find_records<const N: usize>(
         return Ok((num_levels as u64, numbers.map(clamp)));
     }
     let (mut start, mut before, mut positions) = (0, 0, [num_levels; N]);
-    for run in Runs::new(page.repetition, level_width(max), num_levels) {
+    let mut runs = Runs::new(page.repetition, level_width(max), num_levels);
+    for run in &mut runs {
         let run = run?;
         check_run(&run, u32::from(max.unsigned_abs()))?;
         let count = match run {
@@ -181,6 +186,7 @@ pub(crate) fn find_records<const N: usize>(
         before += count;
         start += run.count();
     }
+    check_end(&runs)?;
     Ok((before, positions))
 }
 

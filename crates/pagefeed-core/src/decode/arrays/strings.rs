@@ -12,7 +12,7 @@ use super::entries::{Entries, is_worth_taking};
 use super::records::Records;
 use super::string_builder::Strings;
 use crate::decode::PageRun;
-use crate::decode::bounds::decoded_size;
+use crate::decode::bounds::{check_indices, decoded_size};
 use crate::decode::cursor::{OpenPage, PageCursor};
 use crate::encodings::indices::total_length;
 use crate::error::Result;
@@ -109,6 +109,7 @@ fn size_of(open: &OpenPage<'_>, leaf: &Leaf, dictionary: Option<&Entries>) -> Re
         (Some(Encoding::PLAIN), _) => Some(decoded_size(page, leaf, open.num_present, None)?),
         // A page of short indices goes along with many pages of what lies beside it.
         (Some(Encoding::RLE_DICTIONARY), Some(entries)) => {
+            check_indices(page, open.num_present)?;
             let size = total_length(page.values, open.values.clone(), entries.lengths())?;
             Some(check_page_size(size)?)
         }
