@@ -1,5 +1,6 @@
 """What servers answer is told as what it is."""
 
+import shutil
 import time
 from collections import Counter
 from email.utils import formatdate
@@ -231,7 +232,8 @@ def test_all_of_an_object_may_be_the_answer_to_a_range(
     """Answered by 200; what is not all of it is refused at once."""
     bucket, web = map(request.getfixturevalue, ("bucket", "web"))
     small = web_server.root / "corpus" / "small" / "0.parquet"
-    small.parent.mkdir(exist_ok=True)
+    small.parent.mkdir()
+    request.addfinalizer(lambda: shutil.rmtree(small.parent))
     pq.write_table(pa.table({"input_ids": [[1], [2, 3]]}), small)
     size, whole = small.stat().st_size, small.read_bytes()
 

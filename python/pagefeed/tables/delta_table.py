@@ -178,9 +178,9 @@ def _open(
         return
     root = path_of(location_of(table))
     options = library_options(storage_options)
-    # Listed before deltalake does: a commit between the two makes no difference.
-    listed = newest_commit(root, storage_options) if is_url(root) else -1
     with _readable(root) as location:
+        # Listed before deltalake does: a commit between the two makes no difference.
+        listed = newest_commit(root, storage_options) if is_url(root) else -1
         with _told(root, location):
             opened = library.DeltaTable(location, storage_options=options or None)
             log = DeltaLog(opened, root)
