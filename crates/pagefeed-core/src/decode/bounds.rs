@@ -147,11 +147,11 @@ pub(crate) fn string_lengths(bytes: &[u8], num_entries: usize) -> Result<Vec<u32
 }
 
 /// Calls `visit` with each of some strings, and returns the bytes after them.
-fn split_strings<'a>(
-    mut bytes: &'a [u8],
+fn split_strings(
+    mut bytes: &[u8],
     num_values: usize,
     mut visit: impl FnMut(&[u8]),
-) -> Result<&'a [u8]> {
+) -> Result<&[u8]> {
     for _ in 0..num_values {
         let (string, rest) = split_string(bytes)?;
         visit(string);
@@ -233,11 +233,7 @@ fn deltas(bytes: &[u8], num_values: usize) -> Result<Delta<'_>> {
 }
 
 /// Calls `visit` with each length, and returns the bytes after them.
-fn lengths_of<'a>(
-    bytes: &'a [u8],
-    num_values: usize,
-    mut visit: impl FnMut(u64),
-) -> Result<&'a [u8]> {
+fn lengths_of(bytes: &[u8], num_values: usize, mut visit: impl FnMut(u64)) -> Result<&[u8]> {
     let deltas = deltas(bytes, num_values)?;
     deltas.lengths(|lengths| lengths.iter().for_each(|&length| visit(length.into())))
 }
