@@ -183,7 +183,7 @@ def test_another_job_begins_elsewhere(source, folder):
     with ending(5, "behind"), pytest.raises(EndedError):
         convert(source, folder)
     before = folder.contents()
-    for other in ({"eos": None}, {"column": "tokens"}, {"dtype": "int64"}):
+    for other in ({"eos": None}, {"column": "tokens"}, {"dtype": "uint16"}):
         with pytest.raises(InvalidArgumentError, match="is of another job"):
             convert(source, folder, **other)
     assert {name: before[name] for name in folder.contents()} == before

@@ -3,25 +3,15 @@
 import multiprocessing
 import os
 import signal
-import time
 from multiprocessing.connection import wait
 from typing import Any
 
 import pytest
 
 import pagefeed as pf
-from made.prompts import ROWS, queue_of
+from made.prompts import ROWS, answer_tickets, queue_of
 
 CONTEXT = multiprocessing.get_context("spawn")
-
-
-def work(pipe: Any, queue: pf.PromptQueue) -> None:
-    """Answer tickets; some answers take longer than the worker lives."""
-    while True:
-        tickets = pipe.recv()
-        rows = queue.read(tickets)
-        time.sleep(0.001 * (tickets[0].row % 7))
-        pipe.send([row["prompt"] for row in rows])
 
 
 class Worker:
@@ -29,7 +19,9 @@ class Worker:
 
     def __init__(self, queue: pf.PromptQueue) -> None:
         self.pipe, theirs = CONTEXT.Pipe()
-        self.process = CONTEXT.Process(target=work, args=(theirs, queue), daemon=True)
+        self.process = CONTEXT.Process(
+            target=answer_tickets, args=(theirs, queue), daemon=True
+        )
         self.process.start()
         theirs.close()
         self.tickets: list[Any] = []
