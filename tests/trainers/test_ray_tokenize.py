@@ -69,7 +69,7 @@ def test_a_node_that_dies_in_the_middle_loses_nothing(cluster, source, tmp_path)
         died.append(len(list(account.glob("part-*.json"))))
         cluster.kill_one()
 
-    killer = threading.Thread(target=kill)
+    killer = threading.Thread(target=kill, daemon=True)
     killer.start()
     there = tokenize(source, tmp_path / "ray", "ray")
     killer.join()
