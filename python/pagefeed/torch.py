@@ -123,8 +123,7 @@ class _Notice:
         return again is not None and self._over.item() == again.first_epoch + 1
 
     def _write(self, state: LoaderState, serial: int) -> None:
-        plain = state.to_dict()
-        plain.pop("ended", None)
+        plain = {n: value for n, value in state.to_dict().items() if n != "ended"}
         text = json.dumps(plain).encode().ljust(MAX_STATE_BYTES)
         for index, piece in enumerate(self._pieces):
             content = bytearray(text[index * PIECE_BYTES : (index + 1) * PIECE_BYTES])
@@ -148,8 +147,7 @@ class _Notice:
         if serial == self._num_seen:
             return None
         self._num_seen = serial
-        text = b"".join(bytes(piece.numpy()) for piece in self._pieces)
-        return json.loads(text)
+        return json.loads(b"".join(bytes(piece.numpy()) for piece in self._pieces))
 
     def check_state(self) -> None:
         """Raise if workers iterate: only they know the position."""
@@ -168,8 +166,7 @@ class LoaderDataset(IterableDataset[Batch]):
     def __init__(self, loader: AnyLoader) -> None:
         self.loader: Any = loader
         self._notice = _Notice()
-        self._is_worker = False
-        self._num_begun = 0
+        self._is_worker, self._num_begun = False, 0
         self._steps: _WorkerSteps | None = None
         """The steps that this worker yields, or yielded last."""
         self._again: Any = None
@@ -319,9 +316,23 @@ class LoaderDataset(IterableDataset[Batch]):
         self.loader.load_state_dict(state)
         session = self.loader.view()
         if worker is not None and isinstance(session, RunView):
-            left = session.run.at(session.position.saved).route.num_steps
             loop = worker.seed - worker.id
-            self._notice.loaded(_again(session), loop, is_over=left == 0)
+            is_over = worker.id == _last_worker(session, worker.num_workers)
+            self._notice.loaded(_again(session), loop, is_over=is_over)
+
+
+def _last_worker(session: RunView, num_workers: int) -> int | None:
+    """Return the worker of an iteration's last step, if a state is at its end.
+
+    A worker's state is at the end of a round, in which each worker takes a step. So the
+    states of all workers in the last round are at the end, also before the last of them
+    took its step.
+    """
+    saved, again = session.position.saved, _again(session)
+    whole = session.run.at(again).route.num_steps
+    if whole is None or session.run.at(saved).route.num_steps != 0:
+        return None
+    return num_workers - 1 - (saved.step - again.step - whole)
 
 
 def _again(session: Any) -> Any:

@@ -157,10 +157,11 @@ class PromptQueue:
 
         Args:
             n: Number of tickets.
-            version: What tickets shall carry, such as the step of the policy.
+            version: A number that the tickets carry, such as the step of the policy.
 
         Returns:
-            Fewer than ``n`` at the end of the last pass, too: see :attr:`done`.
+            The tickets. There are fewer than ``n`` also at the end of the last pass:
+            see :attr:`done`.
 
         Raises:
             EmptySelectionError: If the curriculum takes no prompt of a dataset, and no
@@ -170,8 +171,8 @@ class PromptQueue:
         check_whole(version, "version", least=-MOST, most=MOST)
         if not self._can_take:
             raise UnsupportedError(
-                "this queue is a copy that was pickled: it reads tickets, and the "
-                "queue that it is of takes and finishes them"
+                "this queue is a pickled copy, which only reads tickets: take and "
+                "finish tickets with the original queue"
             )
         with self._lock:
             taken: list[Ticket] = []
@@ -237,8 +238,8 @@ class PromptQueue:
                 right answers.
 
         Raises:
-            TicketError: If one is not in flight: it was finished or given back, or is
-                of a life before the state that was loaded.
+            TicketError: If one is not in flight: it was finished or given back, or was
+                taken before the state was loaded.
             InvalidArgumentError: If scores are wrong, or a ticket comes twice.
         """
         self._finish(tickets, scores, "committed")
@@ -271,7 +272,7 @@ class PromptQueue:
     def release(self, tickets: Iterable[Ticket], priority: int = 0) -> None:
         """Give tickets back: they are taken again before any new one.
 
-        Each then has another ``attempt``, and the ticket of before is refused.
+        Each then has another ``attempt``, and its earlier ticket is refused.
 
         Args:
             tickets: Tickets in flight, such as those of a worker that died.
@@ -290,10 +291,12 @@ class PromptQueue:
         Call it before :meth:`take`. It may take more than ``max_in_flight``.
 
         Args:
-            keys: Tickets of the life before, or their ``key``: dataset and position.
+            keys: Tickets that were out when the state was saved, or their ``key``:
+                dataset and position.
 
         Returns:
-            The tickets of this life, with ``attempt`` and ``version`` of before.
+            Valid tickets for the same prompts, with the same ``attempt`` and
+            ``version``.
 
         Raises:
             TicketError: If one is not waiting; then none is taken.
@@ -304,7 +307,7 @@ class PromptQueue:
     # Settings that change.
 
     def set_weights(self, weights: Mapping[str, float]) -> None:
-        """Share coming tickets otherwise among datasets.
+        """Change the shares of datasets in coming tickets.
 
         Args:
             weights: A weight for each dataset, not all 0.
@@ -359,8 +362,9 @@ class PromptQueue:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue at a state: the tickets that were out wait to be taken again.
 
-        Tickets of before are refused from now on. Datasets may be added: the arguments
-        then give the weights of all. ``max_in_flight`` may change, and ``epochs`` grow.
+        Tickets that were taken earlier are refused. Datasets may be added: the
+        arguments then give the weights of all. ``max_in_flight`` may change, and
+        ``epochs`` grow.
 
         Raises:
             StateMismatchError: If the state is of other data, seed or shuffle, or no
@@ -378,7 +382,7 @@ class PromptQueue:
         if gone := [name for name in saved if name not in self._places]:
             raise StateMismatchError(
                 f"the state is of datasets {[*saved]}, and this queue lacks {gone}: "
-                "give a dataset that shall end the weight 0"
+                "to end a dataset, keep it and give it the weight 0"
             )
         all_places = {name: copy(places) for name, places in self._places.items()}
         for name, places in all_places.items():

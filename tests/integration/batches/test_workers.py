@@ -172,10 +172,31 @@ def test_loops_copies_moves_and_states_in_any_order(folder, epochs):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(8, 88, 20))
+@pytest.mark.parametrize("first", range(8, 208, 20))
 def test_many_more_orders_of_loops_copies_moves_and_states(folder, epochs, first):
     for seed in range(first, first + 20):
         RandomUse(folder, epochs, seed).run()
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_a_state_in_the_last_round_of_workers_is_not_at_the_end(
+    folder, epochs, workers
+):
+    kind = stateful.StatefulDataLoader
+    options: dict[str, Any] = {"method": "fork", "kind": kind}
+    for start in (0, 1):
+        dataset = as_dataset(make_loader(folder))
+        dataset.loader.seek(start)
+        batches = feed(dataset, workers, **options)
+        for taken in range(STEPS - start - workers, STEPS - start - 1):
+            got = steps_of(islice(batches, taken))
+            assert got == epochs[0][start : start + taken]
+            state = batches.state_dict()
+            resumed = feed(as_dataset(make_loader(folder)), workers, **options)
+            resumed.load_state_dict(state)
+            assert steps_of(islice(resumed, 1)) == [epochs[0][start + taken]]
+            assert steps_of(resumed) == epochs[0], (start, taken)
+            dataset.loader.seek(start)
 
 
 @pytest.mark.slow

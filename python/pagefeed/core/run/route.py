@@ -202,9 +202,10 @@ class Route:
     def _last_number(self) -> tuple[int, int]:
         """Index and number of the last step.
 
-        Borrowed sequences do not count: the step has the number of its first other
-        sequence. It keeps this number if the step before it is skipped. The step is
-        then known by its size: more than one sequence for each rank, fewer than two.
+        Borrowed sequences do not count: the step has the number of its first sequence
+        that is not borrowed. It keeps this number if the step before it is skipped. The
+        step is then known by its size: more than one sequence for each rank, fewer than
+        two.
         """
         steps = self.num_steps
         if not steps or self.end is None:
