@@ -13,6 +13,7 @@ bucket, and which rank takes which of the sequences that share a quantile.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -21,21 +22,22 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed import _core
-from pagefeed.balance.costs import SequenceCosts
+from pagefeed.balance.costs import SequenceCosts, learned_tokens
 from pagefeed.core._base import (
     Int64Array,
     check_flag,
     check_number,
     check_whole,
 )
+from pagefeed.core.dataset import Dataset
 from pagefeed.core.order import Costs, Ordered, expand_key
-from pagefeed.core.sequences import JoinedIndex
+from pagefeed.core.sequences import Cut, JoinedIndex
 from pagefeed.errors import InvalidArgumentError
 
 Float64Array: TypeAlias = npt.NDArray[np.float64]
 
 KINDS = ("attention", "tokens")
-COSTS = ("tokens", "attention", "images")
+COSTS = ("tokens", "attention", "images", "labels")
 MOST = 1 << 16
 MOST_TOGETHER = 1 << 18
 """About how many sequences of all ranks are dealt together: with very many ranks,
@@ -51,13 +53,17 @@ class Balance:
     """Settings of balancing: the cost of a sequence, and how far sequences may move.
 
     A sequence costs ``tokens * (its tokens) + attention * (sum of the squared lengths
-    of its documents) + images * (what its images cost)``. Only their ratio counts.
+    of its documents) + images * (what its images cost) + labels * (its tokens with a
+    label)``. Only their ratio counts.
 
     Args:
         tokens: Cost of a token.
         attention: Cost of each pair of a query and a key token of one document.
         images: Factor of the cost that an image causes in its encoder: its number of
             tokens, or the result of ``cost=`` of :func:`with_images`.
+        labels: Cost of a token that has a label, in the column ``labels`` or of an
+            answer in a chat. Without labels all tokens but padding have one. One pass
+            over the data counts them, and the counts are stored with the index.
         stretch: Sequences of a rank that are dealt by cost together, 2 to 65,536.
             Longer stretches balance better, but keep pages in memory longer.
         bucket: Consecutive sequences of a rank with similar cost, 1 to half a stretch.
@@ -81,7 +87,7 @@ class Balance:
     Example:
         >>> Balance.parse("attention")  # doctest: +NORMALIZE_WHITESPACE
         Balance(tokens=0.0, attention=1.0, stretch=1024, bucket=1, equal=None,
-                exact=False, images=0.0)
+                exact=False, images=0.0, labels=0.0)
         >>> Balance(tokens=12.0 * 4096, attention=2.0).attention
         2.0
     """
@@ -93,14 +99,15 @@ class Balance:
     equal: float | None = None
     exact: bool = False
     images: float = 0.0
+    labels: float = 0.0
 
     def __post_init__(self) -> None:
         for kind in COSTS:
             cost = check_number(getattr(self, kind), kind, least=0, below=math.inf)
             object.__setattr__(self, kind, cost)
-        if self.tokens == self.attention == self.images == 0:
+        if not any(getattr(self, kind) for kind in COSTS):
             raise InvalidArgumentError(
-                "Balance() balances nothing: give a cost of tokens, attention or images"
+                f"Balance() balances nothing: give a cost of {' or '.join(COSTS)}"
             )
         if self.equal is not None:
             equal = check_number(self.equal, "equal", least=0, most=1)
@@ -142,15 +149,20 @@ class Balance:
 
         return BalancedOrder(order, balance=self, **dealing)
 
-    def costs(self, index: JoinedIndex) -> Costs:
+    def costs(self, index: JoinedIndex, datasets: Sequence[Dataset], cut: Cut) -> Costs:
         """Return a function from numbers of sequences to costs, float64 [sequences].
+
+        Args:
+            index: The sequences of all datasets.
+            datasets: The datasets; read if labels count.
+            cut: The cut of the datasets into these sequences.
 
         Raises:
             InvalidArgumentError: If all sequences cost the same, or their costs are not
                 known.
         """
-        of_token, of_pair, of_image = self._ratio
-        if not (of_pair or of_image or index.tokens_differ):
+        of_token, of_pair, of_image, of_label = self._ratio
+        if not (of_pair or of_image or of_label or index.tokens_differ):
             raise InvalidArgumentError(
                 f"balance=Balance(tokens={self.tokens:g}) balances nothing: all of "
                 f"these sequences have {index.length} tokens, padding included. Give "
@@ -158,6 +170,7 @@ class Balance:
                 "Documents(max_length=...) with a batch_size, or leave balance out"
             )
         per_sequence = SequenceCosts(index)
+        labels = learned_tokens(index, datasets, cut) if of_label else None
 
         def costs(sequences: Int64Array) -> Float64Array:
             # Lengths that do not count are not read.
@@ -166,6 +179,8 @@ class Balance:
                 cost = cost + of_pair * per_sequence.squares(sequences)
             if of_image:
                 cost = cost + of_image * per_sequence.beside("images", sequences)
+            if labels is not None:
+                cost = cost + of_label * labels(sequences)
             return np.asarray(cost)
 
         costs(np.zeros(0, dtype=np.int64))  # So that it is refused here.
@@ -201,17 +216,17 @@ class Balance:
         return 0.02 if self.exact else 0.0
 
     @property
-    def _ratio(self) -> tuple[float, float, float]:
-        """Costs of a token, of a pair of tokens and of images; the largest is 1."""
-        largest = max(self.tokens, self.attention, self.images)
-        return self.tokens / largest, self.attention / largest, self.images / largest
+    def _ratio(self) -> list[float]:
+        """The costs in the order of :data:`COSTS`; the largest is 1."""
+        costs = [getattr(self, kind) for kind in COSTS]
+        return [cost / max(costs) for cost in costs]
 
     @property
     def identity(self) -> str:
         """Text that identifies the balance in states."""
-        tokens, attention, images = self._ratio
-        text = repr(replace(self, tokens=tokens, attention=attention, images=images))
-        return text.replace(", images=0.0", "")  # As before there were any.
+        ratio: dict[str, Any] = dict(zip(COSTS, self._ratio, strict=True))
+        text = repr(replace(self, **ratio))
+        return text.replace(", images=0.0", "").replace(", labels=0.0", "")
 
 
 BalanceLike: TypeAlias = Balance | str | None

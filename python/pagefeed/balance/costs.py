@@ -1,17 +1,19 @@
-"""Costs of sequences: tokens, squared lengths of documents, and images."""
+"""Costs of sequences: tokens, squared lengths of documents, images, and labels."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import singledispatch
+from functools import partial, singledispatch
 
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.core._base import CheckedArray, Int64Array
-from pagefeed.core.dataset import lengths_of_rows, refuse_unknown_rows
+from pagefeed.core._base import IGNORED, LABELS, CheckedArray, Int64Array
+from pagefeed.core.dataset import Dataset, lengths_of_rows, refuse_unknown_rows
+from pagefeed.core.order import Costs
 from pagefeed.core.sequences import (
     SPANS_AT_ONCE,
+    Cut,
     JoinedIndex,
     PackedIndex,
     SequenceIndex,
@@ -19,6 +21,9 @@ from pagefeed.core.sequences import (
     stored_numbers,
 )
 from pagefeed.errors import InvalidArgumentError
+
+AT_ONCE = 64
+"""Sequences whose labels are read together."""
 
 
 @singledispatch
@@ -136,25 +141,66 @@ class SequenceCosts:
                     f"{name}, or the sequences cut rows; leave {name}= out"
                 )
             self._beside[name] = sums
-        return self._of(self._beside[name], sequences)
+        return _looked_up(self._index, self._beside[name], sequences)
 
     def _values(self, sequences: Int64Array) -> Float64Array:
-        return self._of(self._arrays, sequences)
+        return _looked_up(self._index, self._arrays, sequences)
 
-    def _of(
-        self, arrays: Sequence[CheckedArray | None], sequences: Int64Array
-    ) -> Float64Array:
-        """Return numbers of sequences; 0 for datasets that have none."""
-        if len(arrays) == 1 and arrays[0] is not None:
-            return arrays[0][sequences].astype(np.float64)
-        dataset = self._index.dataset_of(sequences)
-        values = np.zeros(len(sequences))
-        for index in np.flatnonzero(np.bincount(dataset)).tolist():
-            here, stored = dataset == index, arrays[index]
-            if stored is not None:
-                local = sequences[here] - self._index.first_sequence[index]
-                values[here] = stored[local]
-        return values
+
+def learned_tokens(index: JoinedIndex, datasets: Sequence[Dataset], cut: Cut) -> Costs:
+    """Return a function that gives the labelled tokens of sequences.
+
+    The first process of a machine counts them in a pass over the data. The counts are
+    stored with the index, 4 bytes a sequence.
+
+    Args:
+        index: The sequences of all datasets.
+        datasets: The datasets.
+        cut: The cut of the datasets into these sequences.
+    """
+    arrays = [_learned(dataset, cut) for dataset in datasets]
+    return partial(_looked_up, index, arrays)
+
+
+def _learned(dataset: Dataset, cut: Cut) -> CheckedArray:
+    """Map the labelled tokens of the sequences of a dataset; count them if needed."""
+    columns = [column for column in dataset.aligned if column.column == LABELS]
+    ignored = columns[0].padding if columns else IGNORED
+
+    def count(_: int) -> Float64Array:
+        from pagefeed.core.loader import Loader
+
+        loader = Loader(
+            dataset,
+            sequences=cut,
+            batch_size=AT_ONCE,
+            shuffle=None,
+            fields=("labels",),
+            epochs=1,
+            rank=0,
+            world_size=1,
+            drop_last=False,
+        )
+        counts = [(batch[LABELS] != ignored).sum(axis=1) for batch in loader]
+        return np.concatenate([np.empty(0), *counts])
+
+    how = f"labels {cut.identity} {columns}"
+    return stored_numbers(dataset.spans, count, 1, how, b"")
+
+
+def _looked_up(
+    index: JoinedIndex, arrays: Sequence[CheckedArray | None], sequences: Int64Array
+) -> Float64Array:
+    """Return numbers of sequences; 0 for datasets that have none."""
+    if len(arrays) == 1 and arrays[0] is not None:
+        return arrays[0][sequences].astype(np.float64)
+    dataset = index.dataset_of(sequences)
+    values = np.zeros(len(sequences))
+    for number in np.flatnonzero(np.bincount(dataset)).tolist():
+        here, stored = dataset == number, arrays[number]
+        if stored is not None:
+            values[here] = stored[sequences[here] - index.first_sequence[number]]
+    return values
 
 
 def _stored(index: SequenceIndex) -> CheckedArray:

@@ -100,7 +100,7 @@ def test_documents_cost_their_tokens_as_they_are_cut(data):
     numbers = np.arange(len(delivered))
     assert costs.tokens(numbers).tolist() == delivered.tolist()
     assert costs.squares(numbers).tolist() == (delivered**2).tolist()
-    both = pf.Balance(tokens=4, attention=0.5).costs(index)(numbers)
+    both = pf.Balance(tokens=4, attention=0.5).costs(index, [], pf.Packed(8))(numbers)
     # The larger of both costs is 1.
     assert both.tolist() == (delivered + delivered**2 / 8).tolist()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from numpy.typing import ArrayLike
 
 from pagefeed.core._base import Int64Array, finished, sorted_with_places
+from pagefeed.core.dataset import Dataset
 from pagefeed.core.order.keys import KeyPart, derive_key
 from pagefeed.core.order.lane_reader import MOST_HELD, LaneReader
 from pagefeed.core.order.lanes import Lanes
@@ -19,7 +20,7 @@ from pagefeed.core.order.lists import SingleList, make_list
 from pagefeed.core.order.permutation import checked_indices
 from pagefeed.core.order.shuffle import MAX_DELAY, Shuffle
 from pagefeed.core.order.window import DelayWindow
-from pagefeed.core.sequences import Blocks, JoinedIndex
+from pagefeed.core.sequences import Blocks, Cut, JoinedIndex
 from pagefeed.errors import InvalidArgumentError
 
 Costs: TypeAlias = Callable[[Int64Array], npt.NDArray[np.float64]]
@@ -41,7 +42,7 @@ class Balancing(Protocol):
     def bucket(self) -> int:
         """Consecutive sequences of a rank that have similar costs."""
 
-    def costs(self, index: JoinedIndex) -> Costs:
+    def costs(self, index: JoinedIndex, datasets: Sequence[Dataset], cut: Cut) -> Costs:
         """Return a function that gives the costs of sequences by their numbers."""
 
     def order(self, order: Ordered, **dealing: Any) -> Ordered:

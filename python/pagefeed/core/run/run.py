@@ -110,7 +110,7 @@ class Run(ABC):
         self.num_sequences = self.index.num_sequences
         """Sequences of all datasets together."""
         if self.balance is not None:
-            self.costs = self.balance.costs(self.index)
+            self.costs = self.balance.costs(self.index, datasets, self.sequences)
 
     def _initial_state(self, num_lanes: int, data: str, **parts: Any) -> LoaderState:
         """Return the state at the beginning of epoch 0."""
