@@ -84,7 +84,7 @@ class AnyLoader:
     padding = Setting[int]()
     vocab_size = Setting[int | None]()
     fields = Setting[Fields]()
-    transform = Setting[Callable[[Batch], Any] | None]()
+    transform = Setting[Callable[..., Any] | None]()
     pin_memory = Setting[bool]()
     epochs = Setting[int | None]()
     rank = Setting[int]()

@@ -97,7 +97,9 @@ class Loader(AnyLoader):
             ``max_length`` gives its columns alone.
         transform: Called with every batch, a dict of arrays or tensors that it may
             change in place. The loader delivers what it returns. It must be picklable
-            if worker processes use the loader.
+            if worker processes use the loader. A function with a second parameter
+            ``rng`` gets a generator of NumPy, keyed by seed, epoch, step and rank: a
+            resumed or repeated step has the same random numbers.
         decode: Functions by column of :class:`Documents`, ``{"image": decode_image}``,
             or a :class:`Decode`. Threads call them for every row, ahead of the loop.
         pin_memory: Return tensors in page-locked memory. Without CUDA the loader only
@@ -153,7 +155,7 @@ class Loader(AnyLoader):
         padding: int = 0,
         vocab_size: int | None = None,
         fields: Fields | Iterable[FieldName] | None = None,
-        transform: Callable[[Batch], Any] | None = None,
+        transform: Callable[..., Any] | None = None,
         decode: DecodeLike | None = None,
         pin_memory: bool = False,
         epochs: int | None = 1,

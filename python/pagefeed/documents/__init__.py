@@ -5,7 +5,14 @@ rows. ``row_columns`` decides which columns a batch has, and ``document_feed`` p
 delivers them. ``ahead`` runs the user's own functions ahead of the consumer.
 """
 
-from pagefeed.documents.ahead import AheadEngine, Decode, DecodeLike
+from pagefeed.documents.ahead import (
+    AheadEngine,
+    Decode,
+    DecodeLike,
+    KeyedPlan,
+    Keys,
+    row_keys,
+)
 from pagefeed.documents.budgets import DocumentBatchIndex
 from pagefeed.documents.document_index import DocumentIndex
 from pagefeed.documents.documents import DocumentBatches, Documents
@@ -19,5 +26,8 @@ __all__ = [
     "DocumentBatches",
     "DocumentIndex",
     "Documents",
+    "KeyedPlan",
+    "Keys",
     "in_records",
+    "row_keys",
 ]

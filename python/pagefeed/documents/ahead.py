@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain, repeat
 from typing import Any, TypeAlias
 
-from pagefeed.core._base import check_flag, check_positive
+import numpy as np
+
+from pagefeed.core._base import Int64Array, check_flag, check_positive
 from pagefeed.core.batches import Batch, BatchPlan, Feed, LoaderSettings, ProcessEngine
-from pagefeed.core.run import Run, Sequences
+from pagefeed.core.order import Drawing, KeyPart, make_generator
+from pagefeed.core.run import NO_SEQUENCE, Run, Sequences
 from pagefeed.documents.document_feed import DocumentFeed
 from pagefeed.errors import DataError, InvalidArgumentError
 
@@ -23,7 +28,9 @@ class Decode:
     Args:
         functions: Functions by column. Each is called with the value of a row: a str, a
             memoryview, or any other type as the batch has it. Nulls stay None. A batch
-            has the list of the results.
+            has the list of the results. A function with a second parameter ``rng`` gets
+            a generator of NumPy, keyed by seed, epoch and row. It gives the same
+            numbers for all columns of a row, on any number of ranks and after a resume.
         workers: Number of threads or processes. By default as many as the loader has
             threads.
         processes: Run the functions in spawned processes, for functions that hold the
@@ -38,7 +45,7 @@ class Decode:
         2
     """
 
-    functions: Mapping[str, Callable[[Any], Any]]
+    functions: Mapping[str, Callable[..., Any]]
     workers: int | None = None
     processes: bool = False
 
@@ -55,9 +62,15 @@ class Decode:
                 'as {"image": decode_image}'
             )
         object.__setattr__(self, "functions", dict(functions))
+        _ = self.draws  # A wrong function is refused here.
         if self.workers is not None:
             check_positive(self.workers, "workers")
         check_flag(self.processes, "processes")
+
+    @property
+    def draws(self) -> bool:
+        """Whether a function draws random numbers."""
+        return any(drawing.draws for drawing in _drawings(self.functions).values())
 
     @classmethod
     def parse(cls, decode: DecodeLike) -> Decode:
@@ -69,7 +82,12 @@ class Decode:
         return decode if isinstance(decode, Decode) else cls(decode)
 
 
-DecodeLike: TypeAlias = Decode | Mapping[str, Callable[[Any], Any]]
+def _drawings(functions: Mapping[str, Callable[..., Any]]) -> dict[str, Drawing]:
+    named = functions.items()
+    return {name: Drawing.of(f, f"decode[{name!r}]") for name, f in named}
+
+
+DecodeLike: TypeAlias = Decode | Mapping[str, Callable[..., Any]]
 """Values that a loader accepts as ``decode``."""
 
 Value = Future[Any] | None
@@ -77,12 +95,22 @@ Value = Future[Any] | None
 Refuse = Callable[[str, int, Exception], Exception]
 Sizes = tuple[int, int]
 """Bytes of values: as given, and as expected after decoding."""
+Keys = list[tuple[KeyPart, ...]]
+"""Key of the random numbers of each value."""
 Begin = Callable[[Any], tuple[Batch, dict[str, Any], Sizes]]
 """Makes a batch from a delivery of an engine. Returns the batch, the dict with the
 lists of values to decode, and the bytes of these values."""
 
 VALUES_AHEAD = 4
 """Values for every worker that are being decoded ahead of the consumer, about."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyedPlan(BatchPlan):
+    """A plan of batches for whose values functions draw random numbers."""
+
+    keys: Sequence[Keys] = ()
+    """The keys of each batch; empty if no function draws."""
 
 
 @dataclass
@@ -120,6 +148,24 @@ class Decoding:
                     value.cancel()
 
 
+def row_keys(
+    seed: int, run: Run, dataset: Int64Array, row: Int64Array, of: Sequences
+) -> Keys:
+    """Return the key of each row, for functions that draw random numbers.
+
+    Args:
+        seed: Seed of the order.
+        run: The run.
+        dataset: Number of the dataset of each row.
+        row: Rows, counted through the files of the dataset.
+        of: The sequence of each row, with its epoch.
+    """
+    names = [name or "" for name in run.names]
+    epochs = [0] * len(of) if of.epochs is None else of.epochs.tolist()
+    table = zip(dataset.tolist(), row.tolist(), epochs, strict=True)
+    return [(seed, "row", names[number], *rest) for number, *rest in table]
+
+
 class AheadEngine:
     """Begins to decode batches of an engine ahead of their consumer.
 
@@ -143,14 +189,14 @@ class AheadEngine:
         of_step: Sizes = (0, 0),
     ) -> None:
         self._engine, self._decode, self._make = engine, decode, begin
+        self._drawings = _drawings(decode.functions)
         self._workers = workers = decode.workers or num_threads
         self._most_bytes, self._of_step = most_bytes, of_step
         self._begun: deque[Decoding | Exception] = deque()
         self._peak = 0.0
         self.scale = 1.0
         """Measured size of decoded values, over the expected size; 1 or more."""
-        self.submit = engine.submit
-        """Append the batches of a plan; returns at once."""
+        self._keys = deque[Keys]()
         self.pool: Executor
         """Runs the functions."""
         if decode.processes:
@@ -162,6 +208,12 @@ class AheadEngine:
             self.pool = ProcessPoolExecutor(workers, mp_context=context)
         else:
             self.pool = ThreadPoolExecutor(workers, "pagefeed-decode")
+
+    def submit(self, plan: BatchPlan) -> None:
+        """Append the batches of a plan; returns at once."""
+        self._engine.submit(plan)
+        if isinstance(plan, KeyedPlan):
+            self._keys.extend(plan.keys)
 
     @property
     def plan_bytes(self) -> int:
@@ -193,18 +245,22 @@ class AheadEngine:
 
     def _begin(self) -> Decoding:
         batch, into, sizes = self._make(self._engine.next_batch())
-        begun = {
-            name: [self._submitted(function, value) for value in into[name]]
-            for name, function in self._decode.functions.items()
-        }
+        keys = self._keys.popleft() if self._keys else []
+        begun = {}
+        for name, function in self._drawings.items():
+            values = into[name]  # Nulls have no key where they fill up a batch.
+            pairs = zip(values, chain(keys, repeat(())), strict=False)
+            begun[name] = [self._submitted(function, *pair) for pair in pairs]
         return Decoding(batch, into, begun, sizes)
 
-    def _submitted(self, function: Callable[[Any], Any], value: Any) -> Value:
+    def _submitted(
+        self, function: Drawing, value: Any, key: tuple[KeyPart, ...]
+    ) -> Value:
         if value is None:
             return None
         if self._decode.processes and isinstance(value, memoryview):
             value = bytes(value)  # A view cannot be sent.
-        return self.pool.submit(function, value)
+        return self.pool.submit(function, value, partial(make_generator, *key))
 
     def _waiting(self) -> list[Decoding]:
         return [decoding for decoding in self._begun if isinstance(decoding, Decoding)]
@@ -228,6 +284,7 @@ class AheadEngine:
         for decoding in self._waiting():
             decoding.cancel()
         self._begun.clear()
+        self._keys.clear()
         self._engine.clear(keep_pages=keep_pages)
 
     def close(self) -> None:
@@ -250,7 +307,8 @@ class DecodingFeed(Feed):
     """
 
     def __init__(self, settings: LoaderSettings, run: Run, decode: Decode) -> None:
-        self._feed = DocumentFeed(settings, run)
+        self._feed, self._run = DocumentFeed(settings, run), run
+        self._draws, self._seed = decode.draws, settings.seed
         unknown = [name for name in decode.functions if name not in self._feed.names]
         if unknown:
             raise InvalidArgumentError(
@@ -270,7 +328,22 @@ class DecodingFeed(Feed):
 
     def plan(self, sequences: Sequences) -> BatchPlan:
         """Plan batches in the order of ``sequences``."""
-        return self._feed.plan(sequences)
+        plan = self._feed.plan(sequences)
+        if not self._draws:
+            return plan
+        keys = [self._keys_of(sequences[batch]) for batch in range(len(sequences))]
+        return KeyedPlan(**vars(plan), keys=keys)
+
+    def _keys_of(self, sequences: Sequences) -> Keys:
+        """Return the keys of a batch's rows."""
+        run, places = self._run, np.flatnonzero(sequences.numbers != NO_SEQUENCE)
+        given = sequences[places]
+        found = run.index.documents_of(given.numbers)
+        keys = row_keys(self._seed, run, found.dataset, found.row, given[found.which])
+        if run.takes_batches:
+            return keys
+        by_place = dict(zip(places.tolist(), keys, strict=True))
+        return [by_place.get(place, ()) for place in range(len(sequences))]
 
     def batch(self, delivered: Decoding) -> Batch:
         """Return a batch, decoded.

@@ -58,6 +58,11 @@ class ImageDataset(ParquetDataset):
         """Return the feed whose batches have images and tokens."""
         return ImageFeed(settings, run, make)
 
+    @property
+    def draws(self) -> bool:
+        """Whether ``decode`` draws random numbers."""
+        return self.decode is not None and self.decode.draws
+
     def infill(self, infill: object) -> NoReturn:
         """Raise an error: infilling could cut a document inside an image.
 
@@ -116,7 +121,8 @@ def with_images(
         broken: Rows with an image whose size cannot be read, or with other numbers of
             placeholders and images, are refused or reported and left out.
         decode: Function that decodes the bytes of an image, run on threads ahead of the
-            step; or ``Decode({column: function}, workers=, processes=)``.
+            step; or ``Decode({column: function}, workers=, processes=)``. It may take a
+            second argument ``rng``, see :class:`Decode`.
         decoded_bytes: Function that returns the bytes of a decoded image from its width
             and height. They count toward ``memory``. By default 3 per pixel.
 

@@ -10,6 +10,7 @@ from typing import Any
 from pagefeed import _core
 from pagefeed.contract import Batch, BatchPlan
 from pagefeed.core._base import Int64Array
+from pagefeed.documents import KeyedPlan
 
 BOTH = ("pages_loaded", "pages_reloaded", "bytes_read", "wait_seconds", "peak_bytes")
 """Counters that `stats` sums over both engines."""
@@ -20,7 +21,7 @@ Delivered = tuple[Batch, Int64Array]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImagePlan(BatchPlan):
+class ImagePlan(KeyedPlan):
     """A plan of tokens, and one of the images in the same batches."""
 
     images: BatchPlan

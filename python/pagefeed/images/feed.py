@@ -21,7 +21,7 @@ from pagefeed.contract import (
 from pagefeed.core._base import Int64Array, format_bytes, warn_user
 from pagefeed.core.batches import ProcessEngine, make_converter
 from pagefeed.core.sequences import Segments
-from pagefeed.documents import AheadEngine
+from pagefeed.documents import AheadEngine, Keys, row_keys
 from pagefeed.errors import DataError, InvalidArgumentError, PagefeedWarning
 from pagefeed.images.columns import images_of, pyarrow
 from pagefeed.images.engine import Delivered, ImageEngine, ImagePlan
@@ -133,13 +133,46 @@ class ImageFeed(Feed):
         batch = positions[documents.which[chosen]] // sequences.numbers.shape[1]
         ends = np.searchsorted(batch, np.arange(1, len(sequences)))
         rows = np.stack([documents.dataset, documents.row], axis=1)[chosen]
-        tokens = vars(self._tokens.plan(sequences))
+        by_batch, keys = np.split(rows, ends), list[Keys]()
+        if self._decode is not None and self._decode.draws:
+            given = sequences.reshape(-1)[positions[documents.which[chosen]]]
+            keys = self._keys_of(by_batch, given)
+            sequences = self._as_read(sequences)
         return ImagePlan(
-            **tokens,
+            **vars(self._tokens.plan(sequences)),
             images=images,
-            documents=np.split(rows, ends),
+            documents=by_batch,
             sequences=sequences.numbers,
+            keys=keys,
         )
+
+    def _as_read(self, sequences: Sequences) -> Sequences:
+        """Return sequences with an epoch only where documents are infilled."""
+        numbers, epochs, run = sequences.numbers, sequences.epochs, self._run
+        infilled = np.array([dataset.index.is_infilled for dataset in run.datasets])
+        if epochs is None or not infilled.any():
+            return Sequences(numbers)
+        return Sequences(numbers, epochs * infilled[run.index.dataset_of(numbers)])
+
+    def _keys_of(self, by_batch: list[Int64Array], given: Sequences) -> list[Keys]:
+        """Return the keys of the images in each batch: those of rows, and a number.
+
+        Args:
+            by_batch: The documents of each batch: dataset and row.
+            given: The sequence of each document.
+        """
+        begin, keys = 0, []
+        for rows in by_batch:
+            of_rows = given[begin : begin + len(rows)]
+            begin += len(rows)
+            of_batch = []
+            dataset, row = rows.T
+            both = row_keys(self._settings.seed, self._run, dataset, row, of_rows)
+            for key, (n, image_row) in zip(both, rows.tolist(), strict=True):
+                first, end = self._datasets[n].numbers.first[image_row : image_row + 2]
+                of_batch += [(*key, number) for number in range(end - first)]
+            keys.append(of_batch)
+        return keys
 
     def batch(self, delivered: Any) -> Batch:
         """Return a batch with its images, decoded if ``decode`` was given."""

@@ -8,11 +8,12 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from pagefeed.core.batches import Batch
 from pagefeed.core.loader import Loader
+from pagefeed.core.order import Draw
 
 SECONDS_BETWEEN_SAMPLES = 0.005
 TASKS = "/proc/self/task"
@@ -62,15 +63,16 @@ class Evidence:
 @contextmanager
 def recording(loader: Loader, records: list[Evidence]) -> Iterator[None]:
     """Measure a loader while the block runs, and add the evidence at its end."""
-    session, inner = loader.view(), loader.transform
+    session = loader.view()
     _ = session.run  # Texts without counts are refused.
+    inner = session.transform
     transform_seconds, busy, stop = 0.0, list[int](), threading.Event()
 
-    def timed(batch: Batch) -> Any:
+    def timed(batch: Batch, draw: Draw) -> Any:
         nonlocal transform_seconds
         begin = time.perf_counter()
         try:
-            return batch if inner is None else inner(batch)
+            return inner(batch, draw)
         finally:
             transform_seconds += time.perf_counter() - begin
 
@@ -83,14 +85,14 @@ def recording(loader: Loader, records: list[Evidence]) -> Iterator[None]:
     before, begin = loader.stats(), time.perf_counter()
     try:
         if inner is not None:
-            session.settings = replace(session.settings, transform=timed)
+            session.transform = timed
         sampler.start()
         yield
         wait_for_device()
     finally:
         seconds, after = time.perf_counter() - begin, loader.stats()
         stop.set()
-        session.settings = replace(session.settings, transform=inner)
+        session.transform = inner
         grown = {name: after[name] - before.get(name, 0) for name in COUNTS}
         records.append(
             Evidence(

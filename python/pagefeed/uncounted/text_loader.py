@@ -16,7 +16,6 @@ from pagefeed.core._base import (
 )
 from pagefeed.core.any_loader import AnyLoader, Setting
 from pagefeed.core.batches import (
-    Batch,
     DType,
     FieldName,
     Fields,
@@ -76,7 +75,8 @@ class TextLoader(AnyLoader):
             or :class:`Fields` with further settings; not ``dataset_ids`` and
             ``metadata``. By default ``input_ids`` and ``labels``.
         transform: Called with every batch, a dict of arrays or tensors that it may
-            change in place. The loader delivers what it returns.
+            change in place. The loader delivers what it returns. It may take a second
+            argument ``rng``, see :class:`Loader`.
         pin_memory: Return tensors in page-locked memory. Without CUDA the loader only
             warns.
         epochs: Passes of one iteration, which ends when the last lane ends its pass.
@@ -122,7 +122,7 @@ class TextLoader(AnyLoader):
         padding: int = 0,
         vocab_size: int | None = None,
         fields: Fields | Iterable[FieldName] | None = None,
-        transform: Callable[[Batch], Any] | None = None,
+        transform: Callable[..., Any] | None = None,
         pin_memory: bool = False,
         epochs: int | None = 1,
         rank: int | None = None,

@@ -207,8 +207,13 @@ class TextView(AnyView):
         )
         made = fields.arrays(memory, (len(rows), length), settings.dtype)
         batch = converted(made, self._convert)
-        if settings.transform is not None:
-            batch = transformed(settings.transform, batch)
+        if self.transform is not None:
+            state = self._state
+            batch = transformed(
+                self.transform,
+                batch,
+                lambda: self.generator(state.first_epoch, state.step),
+            )
         self._num_ready += is_ready
         self._num_padding += len(rows) * length - len(tokens)
         return batch, {index: lane.position for index, lane in lanes.items()}

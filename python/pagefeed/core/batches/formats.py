@@ -15,6 +15,7 @@ from pagefeed.core._base import (
     require,
     warn_user,
 )
+from pagefeed.core.order import Draw, Drawing
 from pagefeed.core.sequences import Cut
 from pagefeed.errors import InvalidArgumentError, PagefeedWarning
 
@@ -128,7 +129,7 @@ def converted(batch: Batch, convert: Converter) -> Batch:
     return batch
 
 
-def transformed(transform: Callable[[Batch], Any], batch: Batch) -> Any:
+def transformed(transform: Drawing, batch: Batch, draw: Draw) -> Any:
     """Return the batch after the user's ``transform``.
 
     Raises:
@@ -137,7 +138,7 @@ def transformed(transform: Callable[[Batch], Any], batch: Batch) -> Any:
             silently.
     """
     try:
-        changed = transform(batch)
+        changed = transform(batch, draw)
     except StopIteration as error:
         raise RuntimeError("transform raised StopIteration") from error
     if changed is None:

@@ -7,9 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
+import numpy as np
+
 from pagefeed.core._base import Facts, warn_user
 from pagefeed.core.batches.engines import Locked
 from pagefeed.core.batches.formats import Batch
+from pagefeed.core.order import Drawing, make_generator
 from pagefeed.core.wiring import check_ranks, make_meter
 from pagefeed.errors import PositionWarning
 
@@ -55,6 +58,10 @@ class AnyView(Locked, ABC):
         """The settings of the loader."""
         self.listener: MoveListener | None = None
         """Hears of moves. An adapter that iterates in other processes sets it."""
+        self.transform: Any = None
+        """The function of the user for every batch, as a :class:`Drawing`."""
+        if settings.transform is not None:
+            self.transform = Drawing.of(settings.transform, "transform")
         self._meter: Any = None
         self._begun = time.monotonic()
 
@@ -145,6 +152,11 @@ class AnyView(Locked, ABC):
         """Return the consumed position, see :meth:`Loader.state_dict`."""
         self.check_state()
         return dict(self.position.saved.to_dict())
+
+    def generator(self, first_epoch: int, step: int) -> np.random.Generator:
+        """Return the generator of random numbers for a batch of this rank."""
+        rank, _ = self.rank_and_size
+        return make_generator(self.settings.seed, "batch", first_epoch, step, rank or 0)
 
     def check_state(self) -> None:
         """Raise if other processes iterate: they know the position."""

@@ -389,8 +389,14 @@ class RunView(AnyView):
         if self._tells_datasets:
             dataset_ids = self._feed.dataset_ids(batch, running.dataset_ids)
             batch |= converted({"dataset_ids": dataset_ids}, self._convert)
-        transform = self.settings.transform
-        return batch if transform is None else transformed(transform, batch)
+        if self.transform is None:
+            return batch
+        cursor = running.cursor
+        return transformed(
+            self.transform,
+            batch,
+            lambda: self.generator(cursor.begin.first_epoch, cursor.step),
+        )
 
 
 def _learned(state: LoaderState, learning: Any) -> LoaderState:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pagefeed.core._base import check_positive
 from pagefeed.core.batches.fields import Fields
-from pagefeed.core.batches.formats import Batch, Format
+from pagefeed.core.batches.formats import Format
 from pagefeed.core.dataset import Source
 from pagefeed.core.order import Balancing, Shuffle
 from pagefeed.core.sequences import Cut
@@ -42,7 +42,7 @@ class LoaderSettings:
     padding: int
     vocab_size: int | None
     fields: Fields
-    transform: Callable[[Batch], Any] | None
+    transform: Callable[..., Any] | None
     decode: Any = None
     pin_memory: bool
     epochs: int | None
@@ -67,6 +67,12 @@ class LoaderSettings:
     def global_batch_size(self) -> Any:
         """Sequences of a step on all ranks, if that was asked for."""
         return None if self.fleet is None else self.fleet.asked
+
+    @property
+    def tells_epochs(self) -> bool:
+        """Whether sequences carry their epoch, as random numbers depend on it."""
+        decode_draws = self.decode is not None and self.decode.draws
+        return decode_draws or any(d.draws for d in self.dataset.parts.values())
 
     @property
     def plan_bytes(self) -> int:

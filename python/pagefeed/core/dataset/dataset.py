@@ -135,6 +135,11 @@ class Dataset(Source):
         return "flat"
 
     @property
+    def draws(self) -> bool:
+        """Whether a function of the user draws random numbers for its rows."""
+        return False
+
+    @property
     def parts(self) -> Mapping[str, Dataset]:
         """This dataset, which has no name."""
         return {"": self}

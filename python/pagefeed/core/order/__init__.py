@@ -10,6 +10,7 @@ does not grow with the dataset:
 - :class:`Balance`, :class:`BalancedOrder`: reordered so that ranks cost about the same.
 """
 
+from pagefeed.core.order.draws import Draw, Drawing, make_generator
 from pagefeed.core.order.epoch_order import (
     Balancing,
     Costs,
@@ -44,6 +45,8 @@ __all__ = [
     "Balancing",
     "BlockShuffle",
     "Costs",
+    "Draw",
+    "Drawing",
     "EpochOrder",
     "KeyPart",
     "Lanes",
@@ -58,4 +61,5 @@ __all__ = [
     "derive_key",
     "expand_key",
     "hash64",
+    "make_generator",
 ]

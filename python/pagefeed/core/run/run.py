@@ -81,6 +81,9 @@ class Run(ABC):
     """The fleet whose ranks share steps of a fixed size, instead of rank and world
     size."""
 
+    tells_epochs: bool = False
+    """Whether sequences carry their epoch, though no document is infilled."""
+
     _cursor: ClassVar[type[Cursor]]
     is_of_state: ClassVar[bool] = False
     """Whether a state may change the run's sequences, as a schedule does."""
@@ -400,7 +403,8 @@ class Cursor(ABC):
     ) -> Sequences:
         """Return sequences of an epoch of a dataset, numbered among those of all."""
         numbers: Int64Array = local + self.run.index.first_sequence[dataset]
-        if not self.run.datasets[dataset].index.is_infilled:
+        run = self.run
+        if not (run.tells_epochs or run.datasets[dataset].index.is_infilled):
             return Sequences(numbers)
         if of_mixture:  # In each of these the epochs of datasets begin again.
             key = derive_key(of_mixture, "infill", epoch)
