@@ -40,9 +40,8 @@ NAME_TYPES = {
 """Modules that name types of later layers: of functions and settings of rooms."""
 
 MAY_TOUCH_FILES = (
-    *("core.storage", "core._base.lease", "core._base.stored", "core.order.starts"),
+    *("core.storage", "caches", "launch.cgroups"),
     *("remote", "integrations.ray", "cli", "reports.evidence", "reports.nodes"),
-    "core._base.cgroups",
 )
 """What asks the file system: for data storage alone, the others for their own files,
 and for what it tells of this machine and process."""

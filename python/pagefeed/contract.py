@@ -7,8 +7,8 @@ The core turns rows into batches in five steps, and each has one interface here:
    file holds a row. A :class:`Source` that is not one dataset, such as a mixture, makes
    its own run (``make_run``). The page index of a column also describes data that rows
    carry besides tokens. ``bytes_beside`` gives their bytes, so that blocks hold fewer
-   rows. ``numbers_beside`` gives :class:`RowNumbers` by name, which
-   ``index.stored_sums(name)`` adds up for sequences. ``Source.feed`` wraps the feed of
+   rows. ``numbers_beside`` gives :class:`RowNumbers` by name, whose
+   ``sums(index)`` are those of sequences. ``Source.feed`` wraps the feed of
    step 5.
 2. A **cut** says how rows become sequences: :class:`Cut`, or :class:`TokenCut` for
    sequences of one length. Its ``index(spans)`` returns a :class:`SequenceIndex`:

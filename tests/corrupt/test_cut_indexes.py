@@ -14,7 +14,7 @@ import os, sys
 from pathlib import Path
 import numpy as np
 import pagefeed as pf
-from pagefeed.core._base.stored import stored_arrays
+from pagefeed.caches.arrays import stored_arrays
 
 kind, data, cache = sys.argv[1:4]
 index = pf.PageIndex.build(data, "tokens", cache)

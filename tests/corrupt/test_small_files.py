@@ -6,8 +6,8 @@ import pytest
 
 import pagefeed as pf
 from made.tokenizers_made import tokenizer_json
+from pagefeed.caches import find_arrays
 from pagefeed.cli.common import read_json
-from pagefeed.core._base import find_arrays
 from pagefeed.core.storage import Storage
 from pagefeed.errors import LimitExceededError, PagefeedError
 from pagefeed.flat.stream_manifest import MANIFEST

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pagefeed.core._base.cgroups import memory_limit, processor_quota
 from pagefeed.core._base.progress import num_processors
 from pagefeed.core.ranks import resolve_memory, resolve_threads
 from pagefeed.errors import PagefeedWarning
+from pagefeed.launch.cgroups import memory_limit, processor_quota
 
 V2 = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n"
 V1 = (
@@ -90,20 +90,22 @@ def test_without_a_quota_or_without_groups_there_is_no_limit(tmp_path):
 
 
 def test_a_quota_is_rounded_up_and_shared_by_the_ranks_of_a_node(monkeypatch):
-    quota = "pagefeed.core._base.progress.processor_quota"
+    quota = "pagefeed.core._base.progress.container_limits"
     monkeypatch.setattr("os.sched_getaffinity", lambda _: range(8))
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
     for processors, threads in [(None, 8), (0.5, 1), (3.2, 4), (64.0, 8)]:
-        monkeypatch.setattr(quota, lambda processors=processors: processors)
+        monkeypatch.setattr(quota, lambda processors=processors: (processors, None))
         assert num_processors() == resolve_threads(None) == threads
-    monkeypatch.setattr(quota, lambda: 3.2)
+    monkeypatch.setattr(quota, lambda: (3.2, None))
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     assert resolve_threads(None) == 2
 
 
 def test_memory_beyond_the_limit_is_warned_of_by_name(monkeypatch):
     file = Path("/sys/fs/cgroup/memory.max")
-    monkeypatch.setattr("pagefeed.core.ranks.memory_limit", lambda: (1 << 30, file))
+    monkeypatch.setattr(
+        "pagefeed.core.ranks.container_limits", lambda: (None, (1 << 30, file))
+    )
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     assert resolve_memory("512MiB") == 1 << 29
     with pytest.warns(

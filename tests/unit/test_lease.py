@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pagefeed.core._base import lease, made_once, stored_arrays
+from pagefeed.caches import lease, stored_arrays
+from pagefeed.caches.lease import made_once
 from pagefeed.errors import FileAccessError, InvalidArgumentError
 from pagefeed.remote import RemoteStorage
 from pagefeed.remote.writing import FileWriter, locked
@@ -18,7 +19,7 @@ from pagefeed.remote.writing import FileWriter, locked
 HOLD = """
 import sys, time
 from pathlib import Path
-from pagefeed.core._base import made_once
+from pagefeed.caches.lease import made_once
 def make(_):
     print("begun", flush=True)
     time.sleep(600)
@@ -28,7 +29,7 @@ made_once(Path(sys.argv[1]), lambda: None, make)
 MAKE = """
 import sys, time
 from pathlib import Path
-from pagefeed.core._base import made_once
+from pagefeed.caches.lease import made_once
 folder = Path(sys.argv[1])
 def find():
     made = folder / "made"

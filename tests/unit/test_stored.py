@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagefeed.core._base import stored
-from pagefeed.core._base.stored import ArrayFolder, ArrayWriter, stored_arrays
+from pagefeed.caches import arrays as stored
+from pagefeed.caches.arrays import ArrayFolder, ArrayWriter, stored_arrays
 from pagefeed.errors import CacheWarning, FileAccessError, MissingFileError
 
 KEY = "of this"

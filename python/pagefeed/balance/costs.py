@@ -8,17 +8,16 @@ from functools import partial, singledispatch
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.core._base import IGNORED, LABELS, CheckedArray, Int64Array
+from pagefeed.caches import SPANS_AT_ONCE, stored_numbers
+from pagefeed.core._base import IGNORED, LABELS, Int64Array, StoredNumbers
 from pagefeed.core.dataset import Dataset, lengths_of_rows, refuse_unknown_rows
 from pagefeed.core.order import Costs
 from pagefeed.core.sequences import (
-    SPANS_AT_ONCE,
     Cut,
     JoinedIndex,
     PackedIndex,
     SequenceIndex,
     WindowIndex,
-    stored_numbers,
 )
 from pagefeed.errors import InvalidArgumentError
 
@@ -27,7 +26,7 @@ AT_ONCE = 64
 
 
 @singledispatch
-def stored_squares(index: SequenceIndex) -> CheckedArray | None:
+def stored_squares(index: SequenceIndex) -> StoredNumbers | None:
     """Map sums of squared document lengths. Compute them if they are not stored.
 
     Returns:
@@ -38,7 +37,7 @@ def stored_squares(index: SequenceIndex) -> CheckedArray | None:
 
 
 @stored_squares.register
-def _of_packed(index: PackedIndex) -> CheckedArray:
+def _of_packed(index: PackedIndex) -> StoredNumbers:
     borders = np.ascontiguousarray(index.first_span).tobytes()
 
     def make(block: int) -> npt.NDArray[np.float64]:
@@ -51,7 +50,7 @@ def _of_packed(index: PackedIndex) -> CheckedArray:
 
 
 @stored_squares.register
-def _of_windows(index: WindowIndex) -> CheckedArray:
+def _of_windows(index: WindowIndex) -> StoredNumbers:
     refuse_unknown_rows(index.spans, "balance=")
     num_pieces = max(1, len(index.spans) // SPANS_AT_ONCE)
     pieces = np.arange(num_pieces + 1) * index.num_sequences // num_pieces
@@ -99,7 +98,7 @@ class SequenceCosts:
     def __init__(self, index: JoinedIndex) -> None:
         self._index = index
         self._arrays = [_stored(of_dataset) for of_dataset in index.parts]
-        self._beside: dict[str, list[CheckedArray | None]] = {}
+        self._beside: dict[str, list[StoredNumbers | None]] = {}
         # For documents the tokens are kept; all else follows from them.
         self._length = index.length
         self._is_documents = index.tokens_differ
@@ -134,7 +133,12 @@ class SequenceCosts:
             InvalidArgumentError: If no dataset has such numbers.
         """
         if name not in self._beside:
-            sums = [of_dataset.stored_sums(name) for of_dataset in self._index.parts]
+            parts = self._index.parts
+            numbers = [part.spans.index.numbers_beside.get(name) for part in parts]
+            sums = [
+                None if of_rows is None else of_rows.sums(part)
+                for part, of_rows in zip(parts, numbers, strict=True)
+            ]
             if all(values is None for values in sums):
                 raise InvalidArgumentError(
                     f"balance=Balance({name}=...) has nothing to weigh: no dataset has "
@@ -162,7 +166,7 @@ def learned_tokens(index: JoinedIndex, datasets: Sequence[Dataset], cut: Cut) ->
     return partial(_looked_up, index, arrays)
 
 
-def _learned(dataset: Dataset, cut: Cut) -> CheckedArray:
+def _learned(dataset: Dataset, cut: Cut) -> StoredNumbers:
     """Map the labelled tokens of the sequences of a dataset; count them if needed."""
     columns = [column for column in dataset.aligned if column.column == LABELS]
     ignored = columns[0].padding if columns else IGNORED
@@ -189,7 +193,7 @@ def _learned(dataset: Dataset, cut: Cut) -> CheckedArray:
 
 
 def _looked_up(
-    index: JoinedIndex, arrays: Sequence[CheckedArray | None], sequences: Int64Array
+    index: JoinedIndex, arrays: Sequence[StoredNumbers | None], sequences: Int64Array
 ) -> Float64Array:
     """Return numbers of sequences; 0 for datasets that have none."""
     if len(arrays) == 1 and arrays[0] is not None:
@@ -203,7 +207,7 @@ def _looked_up(
     return values
 
 
-def _stored(index: SequenceIndex) -> CheckedArray:
+def _stored(index: SequenceIndex) -> StoredNumbers:
     """Map the costs of the sequences of a dataset.
 
     Compute them if they are not stored.

@@ -32,7 +32,7 @@ from pagefeed.cli.common import (
     read_json,
     tell,
 )
-from pagefeed.core._base import write_errors
+from pagefeed.core.storage import write_errors
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.remote import checked_output, make_folder
 from pagefeed.reports import check_nodes, facts_of_node

@@ -9,11 +9,11 @@ from pagefeed.core._base import (
     check_positive,
     check_whole,
     format_bytes,
-    memory_limit,
     num_processors,
     parse_bytes,
     warn_user,
 )
+from pagefeed.core.wiring import container_limits
 from pagefeed.errors import InvalidArgumentError, PagefeedWarning
 
 LAUNCHERS = {
@@ -84,11 +84,8 @@ def resolve_memory(memory: int | str) -> int:
     Raises:
         InvalidArgumentError: If it is not a number of bytes.
     """
-    size, ranks, limit = (
-        parse_bytes(memory, name="memory"),
-        _local_ranks(),
-        memory_limit(),
-    )
+    size, ranks = parse_bytes(memory, name="memory"), _local_ranks()
+    _, limit = container_limits()
     if limit is not None and size * ranks > limit[0]:
         each = f" on each of {ranks} ranks" if ranks > 1 else ""
         warn_user(

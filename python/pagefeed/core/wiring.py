@@ -9,23 +9,31 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar
 
 from pagefeed.errors import UnsupportedError
 
+Limits: TypeAlias = "tuple[float | None, tuple[int, Path] | None]"
+"""Processors of a container; bytes of its memory, and the file that says so."""
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pagefeed._core import Index
     from pagefeed.aligned.metadata import Metadata
     from pagefeed.balance import Balance, BalanceLike
     from pagefeed.checks import Watch
     from pagefeed.context_parallel import ContextParallel
+    from pagefeed.core._base import Int64Array
     from pagefeed.core.batches import Fields, LoaderSettings
-    from pagefeed.core.dataset import Dataset
+    from pagefeed.core.dataset import Dataset, Recipe, Spans
     from pagefeed.core.run import Cursor, Grown, LoaderState, Run, StatePart, Step
     from pagefeed.core.storage import Storage
     from pagefeed.documents import Decode, DecodeLike
     from pagefeed.elastic import Fleet
     from pagefeed.erasure.erased import ErasedRows, Records
     from pagefeed.metrics import Meter
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -69,6 +77,7 @@ check_unlearned: Asked[[Any], None] = Asked(lambda _: None)
 explain: Asked[[Exception, Cursor, Step], None] = Asked(lambda *_: None)
 warn_of_accelerator: Asked[[], bool] = Asked(bool)
 make_watch: Asked[[Run, LoaderSettings], Watch | None] = Asked(lambda *_: None)
+container_limits: Asked[[], Limits] = Asked(lambda: (None, None))
 make_meter: Asked[[float], Meter] = Asked()
 check_ranks: Asked[
     [tuple[int | None, int], Mapping[str, Any], tuple[int, int], Any, Any], None
@@ -78,6 +87,13 @@ parse_balance: Asked[[BalanceLike], Balance | None] = Asked()
 parse_context_parallel: Asked[[object], ContextParallel | None] = Asked()
 parse_decode: Asked[[DecodeLike], Decode] = Asked()
 parse_fleet: Asked[[int | Sequence[tuple[int, int]]], Fleet] = Asked()
+# The index of a column, and numbers of its rows, kept on disk.
+cached_index: Asked[[Recipe, Callable[[str], Index], bool], Index] = Asked(
+    lambda _, build, __: build("nothing is kept on disk")
+)
+stored_counts: Asked[
+    [Spans, str, Int64Array, Callable[[int], int | tuple[int, ...]]], Int64Array
+] = Asked()
 # Data, and columns of batches that a name asks for.
 make_storage: Asked[[Mapping[str, object] | None, bool], Storage] = Asked()
 make_metadata: Asked[[Sequence[Dataset], Fields], Metadata | None] = Asked()

@@ -11,8 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed import _core
+from pagefeed.caches import (
+    CheckedArray,
+    document_lengths,
+    stored_counts,
+    stored_numbers,
+)
 from pagefeed.contract import Cursor, Sequences, Slot, Step
-from pagefeed.core._base import CheckedArray, Int64Array, distinct, joined_ranges, lazy
+from pagefeed.core._base import Int64Array, distinct, joined_ranges, lazy
 from pagefeed.core.dataset import Spans
 from pagefeed.core.sequences import (
     DocumentParts,
@@ -21,10 +27,7 @@ from pagefeed.core.sequences import (
     Segments,
     SequenceLayout,
     block_starts,
-    document_lengths,
     pack_lengths,
-    stored_counts,
-    stored_numbers,
 )
 from pagefeed.documents.document_index import DocumentIndex, RowCut
 from pagefeed.errors import InvalidArgumentError

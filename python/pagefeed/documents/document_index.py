@@ -9,10 +9,15 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.core._base import (
+from pagefeed.caches import (
     ArrayWriter,
-    CheckedArray,
+    derived_arrays,
+    derived_key,
+    document_lengths,
+)
+from pagefeed.core._base import (
     Int64Array,
+    StoredNumbers,
     Work,
     in_order,
     joined_ranges,
@@ -21,21 +26,12 @@ from pagefeed.core._base import (
 )
 from pagefeed.core.dataset import (
     Spans,
-    derived_arrays,
-    derived_key,
     lengths_of_rows,
     refuse_null_tokens,
     refuse_texts,
     refuse_unknown_rows,
 )
-from pagefeed.core.sequences import (
-    DocumentParts,
-    Segments,
-    SequenceLayout,
-    SpanIndex,
-    document_lengths,
-    sums_of_rows,
-)
+from pagefeed.core.sequences import DocumentParts, Segments, SequenceLayout, SpanIndex
 from pagefeed.errors import UnsupportedError
 
 VERSION = 2
@@ -240,14 +236,14 @@ class DocumentIndex(SpanIndex):
         first, stop = (bisect_left(every, border, key=row) for border in (begin, end))
         return range(first, stop)
 
-    def stored_squares(self) -> CheckedArray | None:
+    def stored_squares(self) -> StoredNumbers | None:
         """Map the tokens of each document. Count them if they are not stored."""
         return document_lengths(self.spans) if self.reads_lengths else None
 
-    def stored_sums(self, name: str) -> CheckedArray | None:
-        """Map a number for each row. Compute it if it is not stored."""
-        count, of = self.num_sequences, self.documents_of
-        return sums_of_rows(self.spans, name, count, of, "Documents")
+    @property
+    def documents_key(self) -> tuple[str, bytes]:
+        """Identity of the cut: a document is a row in any blocks."""
+        return "Documents", b""
 
     def are_left(self, sequences: Int64Array) -> npt.NDArray[np.bool_]:
         """Return which documents were not erased: bool."""

@@ -9,8 +9,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.core._base import ArrayWriter, Int64Array, Work, lazy, logger
-from pagefeed.core.dataset import Dataset, Spans, derived_arrays, derived_key
+from pagefeed.caches import ArrayWriter, derived_arrays, derived_key
+from pagefeed.core._base import Int64Array, Work, lazy, logger
+from pagefeed.core.dataset import Dataset, Spans
 from pagefeed.core.run import StatePart, reading_state
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 

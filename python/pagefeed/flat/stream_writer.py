@@ -8,7 +8,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.core._base import Facts, Int64Array, WholeWriter, check_whole, text_of
+from pagefeed.caches import WholeWriter
+from pagefeed.core._base import Facts, Int64Array, check_whole, text_of
 from pagefeed.core.storage import UNFINISHED, PathLike, names_in
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.flat.flat_file import check_fitting

@@ -13,16 +13,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.contract import PageIndex, RowNumbers
-from pagefeed.core._base import (
+from pagefeed.caches import (
     ArrayFolder,
     ArrayWriter,
+    NumbersOfRows,
+    derived_arrays,
+    derived_key,
+    keeps_arrays,
+)
+from pagefeed.contract import PageIndex
+from pagefeed.core._base import (
     Int64Array,
     Work,
-    keeps_arrays,
     logger,
 )
-from pagefeed.core.dataset import derived_arrays, derived_key
 from pagefeed.core.storage import names_in
 from pagefeed.errors import CorruptFileError, InvalidArgumentError
 from pagefeed.images.columns import images_of, pyarrow, shapes_of
@@ -143,10 +147,10 @@ class ImageNumbers:
         self.index.numbers = self
         pages = np.arange(len(self.source))
         self.index.bytes_beside = int(self.source.stored_bytes(pages).sum())
-        self.index.numbers_beside = {
-            name: RowNumbers(_digest(self.first, sums), partial(self.of_rows, name))
-            for name, sums in self._before.items()
-        }
+        for name, sums in self._before.items():
+            numbers = partial(self.of_rows, name)
+            sums_of = NumbersOfRows(name, _digest(self.first, sums), numbers)
+            self.index.numbers_beside[name] = sums_of
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         """Pickle as its arguments."""

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from pagefeed.caches import document_lengths
 from pagefeed.contract import LoaderSettings, Run
 from pagefeed.core._base import format_bytes
-from pagefeed.core.sequences import document_lengths
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.images.numbers import ImageNumbers
 
@@ -68,7 +68,7 @@ def check_images(
 
     def of_largest_step(name: str) -> int:
         indexes: list[Any] = [run.indexes[member] for member in datasets]
-        sums = [index.stored_sums(name)[:] for index in indexes]
+        sums = [index.spans.index.numbers_beside[name].sums(index) for index in indexes]
         largest = np.sort(np.concatenate(sums))[-settings.batch_size :]
         return int(largest.sum(dtype=np.float64))
 

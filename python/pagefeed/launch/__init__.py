@@ -11,6 +11,7 @@ from pagefeed.launch.agreement import (
     gather_from,
     members,
 )
+from pagefeed.launch.cgroups import container_limits
 from pagefeed.launch.frameworks import (
     Ranks,
     from_deepspeed,
@@ -27,6 +28,7 @@ __all__ = [
     "Ranks",
     "check_agreement",
     "check_ranks",
+    "container_limits",
     "from_deepspeed",
     "from_group",
     "from_jax",

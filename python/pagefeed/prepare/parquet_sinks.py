@@ -8,7 +8,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from pagefeed import _core
-from pagefeed.core._base import WholeWriter, require
+from pagefeed.caches import WholeWriter
+from pagefeed.core._base import require
 from pagefeed.flat import TokenRows
 from pagefeed.remote import FileWriter
 

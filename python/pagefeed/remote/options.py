@@ -10,7 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict
 
-from pagefeed.core._base import check_owned, parse_bytes
+from pagefeed.caches import check_owned
+from pagefeed.core._base import parse_bytes
 from pagefeed.core.storage import local_path
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.remote.credentials import environment, find_keys, profile_settings

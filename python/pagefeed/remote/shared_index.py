@@ -19,8 +19,8 @@ from urllib.parse import quote
 import numpy as np
 
 from pagefeed import _core
+from pagefeed.caches import kept_index
 from pagefeed.core._base import lazy, logger
-from pagefeed.core.dataset import kept_index
 from pagefeed.core.storage import Paths, Storage
 from pagefeed.errors import (
     CorruptFileError,

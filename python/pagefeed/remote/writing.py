@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from secrets import token_hex
 
-from pagefeed.core._base import WholeWriter, is_taken, open_lock, write_errors
+from pagefeed.caches import WholeWriter, is_taken, open_lock
+from pagefeed.core.storage import write_errors
 from pagefeed.errors import FileAccessError
 
 

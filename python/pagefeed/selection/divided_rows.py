@@ -11,15 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.core._base import (
-    ArrayFolder,
-    ArrayWriter,
-    Int64Array,
-    Work,
-    lazy,
-    logger,
-)
-from pagefeed.core.dataset import Spans, derived_arrays, derived_key
+from pagefeed.caches import ArrayFolder, ArrayWriter, derived_arrays, derived_key
+from pagefeed.core._base import Int64Array, Work, lazy, logger
+from pagefeed.core.dataset import Spans
 from pagefeed.errors import StaleFileError
 from pagefeed.selection.criteria import NO_PART, Criterion
 from pagefeed.selection.row_groups import RowGroups, row_groups_of

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pagefeed.caches import ArrayWriter, derived_arrays
 from pagefeed.core._base import (
-    ArrayWriter,
     Int64Array,
     UInt32Array,
     Work,
@@ -22,14 +22,7 @@ from pagefeed.core._base import (
     logger,
     narrow_difference,
 )
-from pagefeed.core.dataset import (
-    BlockKind,
-    SpanParts,
-    Spans,
-    SpanSlices,
-    cut_at,
-    derived_arrays,
-)
+from pagefeed.core.dataset import BlockKind, SpanParts, Spans, SpanSlices, cut_at
 from pagefeed.errors import EmptySelectionError
 from pagefeed.selection.criteria import Scan
 from pagefeed.selection.divided_rows import DividedRows

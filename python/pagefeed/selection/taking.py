@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from pagefeed.caches import ArrayWriter, derived_arrays, derived_key
 from pagefeed.core._base import (
-    ArrayWriter,
     Int64Array,
     UInt64Array,
     Work,
@@ -18,7 +18,7 @@ from pagefeed.core._base import (
     check_whole,
     lazy,
 )
-from pagefeed.core.dataset import Spans, derived_arrays, derived_key, lengths_of_rows
+from pagefeed.core.dataset import Spans, lengths_of_rows
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.selection.criteria import NO_PART, Criterion, Labels, mix_hash
 from pagefeed.selection.divided_rows import DividedRows

@@ -11,19 +11,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.core._base import (
+from pagefeed.caches import (
     ArrayFolder,
     ArrayWriter,
-    Int64Array,
-    Work,
+    derived_arrays,
+    derived_key,
     find_arrays,
-    in_order,
     keeps_arrays,
-    logger,
     remove_arrays,
     stored_arrays,
 )
-from pagefeed.core.dataset import PageIndex, derived_arrays, derived_key
+from pagefeed.core._base import Int64Array, Work, in_order, logger
+from pagefeed.core.dataset import PageIndex
 from pagefeed.tokenizer import Rows, Tokenizer
 
 VERSION = 2

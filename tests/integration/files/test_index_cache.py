@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
+from pagefeed.caches.indexes import cache_file
 from pagefeed.core.dataset.index_recipe import IndexRecipe
 from pagefeed.core.storage import Storage
 from pagefeed.errors import (
@@ -191,9 +192,9 @@ def is_a_folder_where_the_index_goes(path):
         page_index=True,
         verify_checksums=True,
     )
-    cache_file = recipe.cache_file()
-    assert cache_file is not None
-    cache_file.mkdir(parents=True)
+    file = cache_file(recipe)
+    assert file is not None
+    file.mkdir(parents=True)
     return path
 
 
@@ -207,7 +208,7 @@ def is_no_place_for_files(_):
 def test_a_cache_folder_that_cannot_be_used_is_told(
     tmp_path, write_tokens, place, monkeypatch
 ):
-    monkeypatch.setattr("pagefeed.core._base.stored._told", set())
+    monkeypatch.setattr("pagefeed.caches.arrays._told", set())
     path = write_tokens(tmp_path / "a.parquet", [[1, 2, 3]] * 50)
     cache_dir = str(place(tmp_path / "cache"))
     dataset = pf.parquet(path, column="input_ids", cache_dir=cache_dir)

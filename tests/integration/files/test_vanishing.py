@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
-from pagefeed.core.dataset import derived_arrays, derived_key
+from pagefeed.caches import derived_arrays, derived_key
 from pagefeed.documents.document_index import length_counts
 from pagefeed.errors import MissingFileError, StaleFileError
 

@@ -1,4 +1,4 @@
-"""Helpers of all layers: arrays, sizes, checks, extras, stored arrays, progress, reprs.
+"""Helpers of all layers: arrays, sizes, checks, extras, progress, reprs.
 
 Nothing here knows what a dataset is.
 """
@@ -22,6 +22,7 @@ from pagefeed.core._base.arguments import (
 )
 from pagefeed.core._base.arrays import (
     Int64Array,
+    StoredNumbers,
     UInt32Array,
     UInt64Array,
     distinct,
@@ -33,17 +34,9 @@ from pagefeed.core._base.arrays import (
     sorted_with_places,
     to_bfloat16,
 )
-from pagefeed.core._base.cgroups import memory_limit
 from pagefeed.core._base.faces import Facts, html_of, html_table, some_of, text_of
 from pagefeed.core._base.fields import FIELDS, IGNORED, LABELS, FieldEntry
 from pagefeed.core._base.late import is_made, lazy, logger, require
-from pagefeed.core._base.lease import (
-    UnusableError,
-    check_owned,
-    is_taken,
-    made_once,
-    open_lock,
-)
 from pagefeed.core._base.progress import (
     Progress,
     ProgressCallback,
@@ -52,18 +45,6 @@ from pagefeed.core._base.progress import (
     num_processors,
     report_to,
 )
-from pagefeed.core._base.stored import (
-    ArrayFolder,
-    ArrayWriter,
-    CheckedArray,
-    WholeWriter,
-    find_arrays,
-    keeps_arrays,
-    remove_arrays,
-    stored_arrays,
-    warn_of_folder,
-    write_errors,
-)
 from pagefeed.core._base.warn import warn_user
 
 __all__ = [
@@ -71,18 +52,14 @@ __all__ = [
     "IGNORED",
     "LABELS",
     "MOST",
-    "ArrayFolder",
-    "ArrayWriter",
-    "CheckedArray",
     "Facts",
     "FieldEntry",
     "Int64Array",
     "Progress",
     "ProgressCallback",
+    "StoredNumbers",
     "UInt32Array",
     "UInt64Array",
-    "UnusableError",
-    "WholeWriter",
     "Work",
     "check_callable",
     "check_choice",
@@ -90,43 +67,32 @@ __all__ = [
     "check_columns",
     "check_flag",
     "check_number",
-    "check_owned",
     "check_positive",
     "check_text",
     "check_token",
     "check_vocab_size",
     "check_whole",
     "distinct",
-    "find_arrays",
     "finished",
     "format_bytes",
     "html_of",
     "html_table",
     "in_order",
     "is_made",
-    "is_taken",
     "joined_ranges",
-    "keeps_arrays",
     "lazy",
     "logger",
     "looked_up",
-    "made_once",
-    "memory_limit",
     "narrow_difference",
     "near_name",
     "num_processors",
-    "open_lock",
     "parse_bytes",
     "ranges_between",
-    "remove_arrays",
     "report_to",
     "require",
     "some_of",
     "sorted_with_places",
-    "stored_arrays",
     "text_of",
     "to_bfloat16",
-    "warn_of_folder",
     "warn_user",
-    "write_errors",
 ]

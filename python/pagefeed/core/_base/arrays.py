@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,13 @@ import numpy.typing as npt
 Int64Array: TypeAlias = npt.NDArray[np.int64]
 UInt32Array: TypeAlias = npt.NDArray[np.uint32]
 UInt64Array: TypeAlias = npt.NDArray[np.uint64]
+
+
+class StoredNumbers(Protocol):
+    """Float32 numbers on disk, of which only those that are asked for are read."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, places: slice | Int64Array) -> npt.NDArray[np.float32]: ...
 
 
 def distinct(numbers: Int64Array) -> Int64Array:

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import NamedTuple, Self, TypeAlias, TypeVar
 
-from pagefeed.core._base.cgroups import processor_quota
+from pagefeed.core.wiring import container_limits
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -26,7 +26,7 @@ def num_processors() -> int:
     if not hasattr(os, "sched_getaffinity"):
         return os.cpu_count() or 1
     number = len(os.sched_getaffinity(0))
-    return min(number, math.ceil(processor_quota() or number))
+    return min(number, math.ceil(container_limits()[0] or number))
 
 
 def in_order(

@@ -24,8 +24,6 @@ from pagefeed.core.dataset.folders import (
     read_by_engines,
 )
 from pagefeed.core.dataset.identity import (
-    derived_arrays,
-    derived_key,
     identity_of_data,
     same_files,
     snapshot_in,
@@ -39,7 +37,6 @@ from pagefeed.core.dataset.index_recipe import (
     check_page_index,
     default_threads,
     footer_of,
-    kept_index,
     part_of,
 )
 from pagefeed.core.dataset.page_index import (
@@ -90,12 +87,9 @@ __all__ = [
     "column_of_values",
     "cut_at",
     "default_threads",
-    "derived_arrays",
-    "derived_key",
     "folder_columns",
     "footer_of",
     "identity_of_data",
-    "kept_index",
     "known_vocab_size",
     "lengths_of_rows",
     "part_of",

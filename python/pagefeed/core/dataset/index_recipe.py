@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from pagefeed import _core
 from pagefeed.core._base import (
-    UnusableError,
     Work,
     check_column,
     check_flag,
-    check_owned,
     format_bytes,
     logger,
-    made_once,
     num_processors,
-    warn_of_folder,
     warn_user,
 )
 from pagefeed.core.storage import (
@@ -31,75 +25,21 @@ from pagefeed.core.storage import (
     Storage,
     advice_on_format,
     local_path,
-    names_in,
 )
+from pagefeed.core.wiring import cached_index
 from pagefeed.errors import (
     CorruptFileError,
-    FileAccessError,
     IndexWarning,
     InvalidArgumentError,
     MissingFileError,
-    StaleFileError,
     UnsupportedError,
 )
-
-
-def kept_index(
-    file: Path,
-    storage: Storage,
-    make: Callable[[str | None], _core.Index],
-    check: Callable[[_core.Index], object] = lambda _: None,
-) -> _core.Index:
-    """Open the index stored in a file; if there is none, make it and store it there.
-
-    One process of the machine makes it, and the others wait. As an index is derived
-    data, a damaged one, or one of an older release, is made again.
-
-    Args:
-        file: The file.
-        storage: Storage of the indexed files.
-        make: Makes the index. Its argument says why the stored index cannot be used;
-            None if there is none.
-        check: Called with the stored index. If it raises an UnusableError, the index is
-            made again.
-    """
-
-    def find() -> _core.Index | None:
-        check_owned(file)
-        try:
-            index = _core.Index.open(file, storage=storage.handle)
-        except MissingFileError:
-            return None
-        except (CorruptFileError, FileAccessError) as problem:
-            raise UnusableError(str(problem)) from problem
-        check(index)
-        logger.debug("index of %r opened: %s", index.column, file)
-        return index
-
-    lock = file.with_suffix(".lock")
-    return made_once(lock, find, lambda why: saved_index(make(why), file, storage))
-
-
-def saved_index(core: _core.Index, file: Path, storage: Storage) -> _core.Index:
-    """Save an index; return the mapped file, which processes of the machine share."""
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        core.save(file)
-        logger.info("index of %r saved: %s", core.column, file)
-        return _core.Index.open(file, storage=storage.handle)
-    except (CorruptFileError, OSError) as problem:
-        warn_of_folder(str(file.parent), problem)
-        return core
-
 
 CACHE_DIR_VARIABLE = "PAGEFEED_CACHE_DIR"
 
 
 PageIndexUse: TypeAlias = Literal["row_group"] | bool
 """Way to locate pages; see ``pagefeed.parquet``."""
-_SUFFIX = ".pagefeed-index"
-_MOST_OTHERS = 64
-"""Indexes of the cache folder that are searched for some files, at most."""
 MUCH_OF_A_FILE = 1 << 20
 """An index that fetches more bytes of a remote file than this is warned of."""
 
@@ -158,10 +98,6 @@ class Recipe(ABC):
         """Return the index, if nothing is to be built."""
         return None
 
-    def part_of_cached(self) -> _core.Index | None:
-        """Return the index as a part of a larger one in the cache folder, if any."""
-        return None
-
     def completed(self, core: _core.Index) -> _core.Index:
         """Return the index, completed with facts that no file has, if there are any."""
         return core
@@ -169,18 +105,6 @@ class Recipe(ABC):
     @abstractmethod
     def file_identity(self, storage: Storage, file: int) -> bytes:
         """Return bytes that differ between files with different contents."""
-
-    def cache_file(self) -> Path | None:
-        """Return the path of the index in the cache folder; None without a folder."""
-        if self.cache_dir is None:
-            return None
-        # Names of one beginning are indexes of one kind, see `part_of_cached`.
-        name = f"{_digest(self.settings)}-{_digest(self.files)}{_SUFFIX}"
-        return Path(self.cache_dir) / name
-
-
-def _digest(texts: Iterable[str]) -> str:
-    return hashlib.blake2b("\0".join(texts).encode(), digest_size=12).hexdigest()
 
 
 def cache_folder(given: PathLike | None) -> str | None:
@@ -218,43 +142,6 @@ class IndexRecipe(Recipe):
     def _naming(self) -> dict[str, Any]:
         """Return how the data plane finds the column, where its name is not enough."""
         return {}
-
-    def part_of_cached(self) -> _core.Index | None:
-        """Return an index made from a larger index in the cache folder.
-
-        So no footers are read for a part of a folder that is indexed already. If any of
-        the files changed since, all of them are indexed again.
-        """
-        for whole in self.cached():
-            with suppress(FileAccessError, StaleFileError):
-                if {*self.files} <= {*whole.files}:
-                    cut = part_of(self, whole)
-                    cut.check_files()
-                    logger.info("index of %r is a part of a cached one", self.column)
-                    return cut
-        return None
-
-    def cached(self) -> Iterator[_core.Index]:
-        """Yield the indexes of this kind in the cache folder, of any files."""
-        own = self.cache_file()
-        if own is None:
-            return
-        kind = own.name.partition("-")[0]
-        names = list[str]()
-        with suppress(FileAccessError):  # The writer of the index says why.
-            names = names_in(str(own.parent))
-        others = [
-            name
-            for name in names
-            if name.endswith(_SUFFIX) and name.startswith(f"{kind}-")
-        ]
-        for name in others[:_MOST_OTHERS]:
-            with suppress(CorruptFileError, FileAccessError):
-                path = own.parent / name
-                check_owned(path)
-                whole = _core.Index.open(path, storage=self.storage.handle)
-                if whole.column == self.column:
-                    yield whole
 
     def build(self, num_threads: int, advance: Callable[[int], object]) -> _core.Index:
         """Read the footers of all files, and page headers where footers need them."""
@@ -326,32 +213,11 @@ def default_threads(storage: Storage) -> int:
 
 
 def build_or_open(recipe: Recipe, num_threads: int, *, refresh: bool) -> _core.Index:
-    """Open the index in the cache folder; if there is none, build and store it.
-
-    One process of a machine builds it, and the others wait.
-    """
+    """Open the index in the cache folder; if there is none, build and store it."""
     ready = recipe.ready()
     if ready is not None:
         return ready
-    cache_file = recipe.cache_file()
-    if cache_file is None:
-        return _build(recipe, num_threads, "no cache folder is given")
-    if refresh:
-        core = _build(recipe, num_threads, "a new one is asked for")
-        return saved_index(core, cache_file, recipe.storage)
-
-    def check(core: _core.Index) -> None:
-        if core.column != recipe.column or not core.is_of(recipe.files):
-            raise UnusableError("it belongs to other files")
-        _check_fresh(core, cache_file)
-
-    def make(problem: str | None) -> _core.Index:
-        why = "none is cached"
-        if problem is not None:
-            why = f"the cached one cannot be used: {problem}"
-        return recipe.part_of_cached() or _build(recipe, num_threads, why)
-
-    return kept_index(cache_file, recipe.storage, make, check)
+    return cached_index(recipe, partial(_build, recipe, num_threads), refresh)
 
 
 def _build(recipe: Recipe, num_threads: int, why: str) -> _core.Index:
@@ -369,14 +235,3 @@ def _build(recipe: Recipe, num_threads: int, why: str) -> _core.Index:
         core.num_values,
     )
     return core
-
-
-def _check_fresh(core: _core.Index, cache_file: Path) -> None:
-    try:
-        core.check_files()
-    except StaleFileError as error:
-        error.add_note(
-            f"the index is {cache_file}; to index the files as they are now, pass "
-            "refresh=True (pagefeed index --refresh)"
-        )
-        raise

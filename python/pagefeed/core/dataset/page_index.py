@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from pagefeed import _core
 from pagefeed.core._base import (
     Facts,
     Int64Array,
+    StoredNumbers,
     UInt32Array,
     check_flag,
     check_positive,
@@ -43,13 +44,15 @@ from pagefeed.errors import (
 BlockKind = Literal["page", "row_group"]
 
 
-class RowNumbers(NamedTuple):
-    """A number for each row of the files, to be summed over sequences."""
+class RowNumbers(Protocol):
+    """A number for each row of the files, such as the cost of its images."""
 
-    identity: str
-    """Digest of the numbers."""
-    of_rows: Callable[[Int64Array], npt.NDArray[np.float64]]
-    """Function that returns the numbers of some rows of the files: float64 [rows]."""
+    def sums(self, sequences: Any) -> StoredNumbers | None:
+        """Map the sum over the rows of each sequence.
+
+        Returns:
+            float32 [sequences]; None if sequences cut rows anywhere.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,7 @@ class PageIndex:
         """Bytes of one value in the column's own type; 0 if it is not a number."""
         self.bytes_beside = 0
         """Bytes of further columns that are read with the rows, all together."""
-        self.numbers_beside: Mapping[str, RowNumbers] = {}
+        self.numbers_beside: dict[str, RowNumbers] = {}
         """Numbers of the rows besides tokens, by name, such as the cost of images."""
         self.is_infilled = False
         """Whether pages hold infilled documents, which change every epoch."""

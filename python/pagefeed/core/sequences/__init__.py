@@ -8,13 +8,6 @@ grouped in blocks, each a few token ranges. The index does not depend on seed or
 from pagefeed.core.sequences.bundles import Bundles, are_bundles
 from pagefeed.core.sequences.cut import Cut, Delivers, TokenCut, check_sequences
 from pagefeed.core.sequences.joined import AnyIndex, JoinedIndex
-from pagefeed.core.sequences.kept_numbers import (
-    SPANS_AT_ONCE,
-    document_lengths,
-    stored_counts,
-    stored_numbers,
-    sums_of_rows,
-)
 from pagefeed.core.sequences.lines import Lines, PackedRuns, block_starts
 from pagefeed.core.sequences.packed import PACKING, Packed, PackedIndex, pack_lengths
 from pagefeed.core.sequences.sequence_index import (
@@ -31,7 +24,6 @@ from pagefeed.core.sequences.windows import WindowIndex, Windows
 
 __all__ = [
     "PACKING",
-    "SPANS_AT_ONCE",
     "AnyIndex",
     "Blocks",
     "Bundles",
@@ -54,10 +46,6 @@ __all__ = [
     "are_bundles",
     "block_starts",
     "check_sequences",
-    "document_lengths",
     "pack_lengths",
-    "stored_counts",
-    "stored_numbers",
-    "sums_of_rows",
     "with_erased",
 ]

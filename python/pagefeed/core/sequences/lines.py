@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed import _core
-from pagefeed.core._base import CheckedArray, Int64Array, looked_up
+from pagefeed.core._base import Int64Array, looked_up
 from pagefeed.core.dataset import (
     BlockKind,
     Spans,
@@ -19,7 +19,6 @@ from pagefeed.core.dataset import (
     refuse_unknown_rows,
 )
 from pagefeed.core.sequences.cut import Join
-from pagefeed.core.sequences.kept_numbers import sums_of_rows
 from pagefeed.core.sequences.sequence_index import Blocks, ExplicitBlocks
 
 
@@ -154,19 +153,10 @@ class PackedRuns(ABC):
         """Return the sequences that a run is made into."""
         return int(np.diff(self._first_sequence[block : block + 2])[0])
 
-    def stored_sums(self, name: str) -> CheckedArray | None:
-        """Map sums over the rows of each sequence.
-
-        Compute them if they are not stored.
-        """
-        return sums_of_rows(
-            self.spans,
-            name,
-            self.num_sequences,
-            self.documents_of,
-            self.identity,
-            np.ascontiguousarray(self.first_span).tobytes(),
-        )
+    @property
+    def documents_key(self) -> tuple[str, bytes]:
+        """Identity of the cut, and where runs begin."""
+        return self.identity, np.ascontiguousarray(self.first_span).tobytes()
 
     def block_of(self, sequences: Int64Array) -> Int64Array:
         """Return the run that each sequence is made of: int64."""

@@ -23,7 +23,6 @@ from pagefeed.core._base import (
 from pagefeed.core.dataset import PageIndex, Spans, lengths_of_rows, refuse_unknown_rows
 from pagefeed.core.sequences.bundles import Bundles, bundle_keys, page_numbers
 from pagefeed.core.sequences.cut import TokenCut
-from pagefeed.core.sequences.kept_numbers import stored_counts
 from pagefeed.core.sequences.lines import Lines, PackedRuns, block_starts
 from pagefeed.core.sequences.sequence_index import (
     DocumentParts,
@@ -32,6 +31,7 @@ from pagefeed.core.sequences.sequence_index import (
     SequenceLayout,
     bytes_of_pages,
 )
+from pagefeed.core.wiring import stored_counts
 from pagefeed.errors import InvalidArgumentError
 
 BLOCK_SEQUENCES = 200

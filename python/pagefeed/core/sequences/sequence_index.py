@@ -17,7 +17,7 @@ import numpy.typing as npt
 from numpy.typing import ArrayLike
 
 from pagefeed import _core
-from pagefeed.core._base import CheckedArray, Int64Array, UInt32Array, looked_up
+from pagefeed.core._base import Int64Array, StoredNumbers, UInt32Array, looked_up
 from pagefeed.core.dataset import BlockKind, Erased, Spans
 from pagefeed.core.sequences.bundles import Bundles, are_bundles
 from pagefeed.errors import InvalidArgumentError
@@ -253,7 +253,7 @@ class SequenceIndex(Protocol):
         """Return the decoded size of each page or bundle, in the type of the column."""
         return bytes_of_pages(self.spans, pages)
 
-    def stored_squares(self) -> CheckedArray | None:
+    def stored_squares(self) -> StoredNumbers | None:
         """Map sums of squared document lengths. Compute them if they are not stored.
 
         If :attr:`tokens_differ`, it maps the tokens of each sequence instead, from
@@ -276,15 +276,11 @@ class SequenceIndex(Protocol):
             f"{type(self).__name__} cuts rows anywhere: its sequences have no documents"
         )
 
-    def stored_sums(self, name: str) -> CheckedArray | None:  # noqa: ARG002
-        """Map sums over the rows of each sequence; compute them if they are not stored.
+    @property
+    def documents_key(self) -> tuple[str, bytes] | None:
+        """Identity of the cut, and where blocks begin, if rows are not cut anywhere.
 
-        Args:
-            name: Name of the numbers in :attr:`PageIndex.numbers_beside`.
-
-        Returns:
-            float32 [sequences]; None if rows have no such numbers, or may be cut
-            anywhere.
+        Numbers of the documents of sequences are kept under it.
         """
         return None
 

@@ -30,6 +30,7 @@ from pagefeed.core.storage.storage import (
     located,
     located_exactly,
     names_in,
+    write_errors,
 )
 
 __all__ = [
@@ -55,4 +56,5 @@ __all__ = [
     "plain_path",
     "plain_paths",
     "tell_of_index",
+    "write_errors",
 ]

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed import _core
-from pagefeed.core._base import require, write_errors
+from pagefeed.core._base import require
 from pagefeed.core.storage.paths import (
     PARQUET,
     Paths,
@@ -165,6 +165,18 @@ def _reading(file: str) -> Iterator[None]:
     except OSError as problem:
         error = FileAccessError(f"{file}: cannot be read: {problem}")
         raise error.at(file=file) from problem
+
+
+@contextmanager
+def write_errors(
+    path: object, kind: type[FileAccessError] = FileAccessError
+) -> Iterator[None]:
+    """Turn an OSError of writing a file into an error of pagefeed."""
+    try:
+        yield
+    except OSError as problem:
+        error = kind(f"{path}: cannot be written: {problem}")
+        raise error.at(file=str(path)) from problem
 
 
 def names_in(folder: str) -> list[str]:

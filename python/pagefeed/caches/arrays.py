@@ -8,8 +8,7 @@ import shutil
 import tempfile
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
@@ -18,11 +17,9 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.core._base.arrays import Int64Array
-from pagefeed.core._base.late import logger
-from pagefeed.core._base.lease import UnusableError, check_owned, made_once
-from pagefeed.core._base.progress import in_order
-from pagefeed.core._base.warn import warn_user
+from pagefeed.caches.lease import UnusableError, check_owned, made_once
+from pagefeed.core._base import Int64Array, in_order, logger, warn_user
+from pagefeed.core.storage import write_errors
 from pagefeed.errors import CacheWarning, FileAccessError
 from pagefeed.parsing import SENSELESS, check_small
 
@@ -59,18 +56,6 @@ class WholeWriter(ABC):
                 self.commit()
         finally:
             self.abandon()
-
-
-@contextmanager
-def write_errors(
-    path: object, kind: type[FileAccessError] = FileAccessError
-) -> Iterator[None]:
-    """Turn an OSError of writing a file into an error of pagefeed."""
-    try:
-        yield
-    except OSError as problem:
-        error = kind(f"{path}: cannot be written: {problem}")
-        raise error.at(file=str(path)) from problem
 
 
 _ABOUT = "about.json"
@@ -296,6 +281,7 @@ class ArrayWriter(WholeWriter):
         self._totals[name] = int(sums[-1])
 
     def commit(self) -> None:
+        """Make the folder visible."""
         for name, total in self._totals.items():
             self.append(name, [total])
         with write_errors(self._path, _UnwritableError):
@@ -303,6 +289,7 @@ class ArrayWriter(WholeWriter):
             self._rename()
 
     def abandon(self) -> None:
+        """Remove the incomplete folder."""
         shutil.rmtree(self._draft, ignore_errors=True)
 
     def _spill(self) -> None:

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from pagefeed.core._base.late import logger
+from pagefeed.core._base import logger
 from pagefeed.errors import InvalidArgumentError
 
 SHARED_VARIABLE = "PAGEFEED_SHARED_CACHE"

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.core._base import ArrayWriter, CheckedArray, Int64Array, Work, logger
-from pagefeed.core.dataset import Spans, derived_arrays, derived_key, lengths_of_rows
+from pagefeed.caches.arrays import ArrayWriter, CheckedArray
+from pagefeed.caches.derived import derived_arrays, derived_key
+from pagefeed.core._base import Int64Array, Work, logger
+from pagefeed.core.dataset import Spans, lengths_of_rows
+from pagefeed.core.sequences import SequenceIndex
 
 VERSION = 1
 """Version of stored numbers of sequences."""
@@ -62,41 +66,37 @@ def stored_numbers(
     return numbers
 
 
-def sums_of_rows(
-    spans: Spans,
-    name: str,
-    num_sequences: int,
-    documents_of: Callable[[Int64Array], tuple[Int64Array, Int64Array]],
-    cut: str,
-    borders: bytes = b"",
-) -> CheckedArray | None:
-    """Map sums over the rows of each sequence. Add them up if they are not stored.
+class NumbersOfRows(NamedTuple):
+    """A number for each row of the files, to be summed over sequences."""
 
-    Args:
-        spans: The rows.
-        name: Name of the numbers in ``numbers_beside`` of the index.
-        num_sequences: Number of the sequences.
-        documents_of: Returns the rows of sequences, and the sequence of each row.
-        cut: Text that identifies these sequences among others of the same rows.
-        borders: Where blocks begin, if the sequences depend on it.
+    name: str
+    """Name of the numbers, such as ``"images"``."""
+    identity: str
+    """Digest of the numbers."""
+    of_rows: Callable[[Int64Array], Float64Array]
+    """Function that returns the numbers of some rows of the files: float64 [rows]."""
 
-    Returns:
-        float32 [sequences]; None if rows have no such numbers.
-    """
-    numbers = spans.index.numbers_beside.get(name)
-    if numbers is None:
-        return None
+    def sums(self, sequences: SequenceIndex) -> CheckedArray | None:
+        """Map the sum over the rows of each sequence. Add up if it is not stored.
 
-    def add_up(piece: int) -> Float64Array:
-        begin = piece * SEQUENCES_AT_ONCE
-        count = min(SEQUENCES_AT_ONCE, num_sequences - begin)
-        rows, which = documents_of(np.arange(begin, begin + count))
-        of_rows = numbers.of_rows(spans.rows_of_index(rows))
-        return np.bincount(which, of_rows, count).astype(np.float64)
+        Returns:
+            float32 [sequences]; None if sequences cut rows anywhere.
+        """
+        key, spans = sequences.documents_key, sequences.spans
+        if key is None:
+            return None
 
-    num_pieces = -(-num_sequences // SEQUENCES_AT_ONCE)
-    told = f"{name} {numbers.identity} {cut}"
-    return stored_numbers(spans, add_up, num_pieces, told, borders)
+        def add_up(piece: int) -> Float64Array:
+            begin = piece * SEQUENCES_AT_ONCE
+            count = min(SEQUENCES_AT_ONCE, sequences.num_sequences - begin)
+            rows, which = sequences.documents_of(np.arange(begin, begin + count))
+            of_rows = self.of_rows(spans.rows_of_index(rows))
+            return np.bincount(which, of_rows, count).astype(np.float64)
+
+        num_pieces = -(-sequences.num_sequences // SEQUENCES_AT_ONCE)
+        cut, borders = key
+        identity = f"{self.name} {self.identity} {cut}"
+        return stored_numbers(spans, add_up, num_pieces, identity, borders)
 
 
 def stored_counts(

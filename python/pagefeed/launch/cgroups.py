@@ -9,6 +9,11 @@ from pathlib import Path
 ROOT = Path("/")
 
 
+def container_limits() -> tuple[float | None, tuple[int, Path] | None]:
+    """Return the processors, and the bytes with the file that says so, or None each."""
+    return processor_quota(), memory_limit()
+
+
 def processor_quota(root: Path = ROOT) -> float | None:
     """Return how many processors the groups let this process use; None if any number.
 
