@@ -68,7 +68,8 @@ def check_images(
 
     def of_largest_step(name: str) -> int:
         indexes: list[Any] = [run.indexes[member] for member in datasets]
-        sums = [index.spans.index.numbers_beside[name].sums(index) for index in indexes]
+        numbers = [index.spans.index.numbers_beside[name] for index in indexes]
+        sums = [of.sums(index)[:] for of, index in zip(numbers, indexes, strict=True)]
         largest = np.sort(np.concatenate(sums))[-settings.batch_size :]
         return int(largest.sum(dtype=np.float64))
 
