@@ -1,4 +1,4 @@
-"""What a machine keeps on disk: indexes, numbers of rows, and output that is whole.
+"""Indexes and numbers of rows that a machine keeps on disk, and output that is whole.
 
 One process makes them, and the others wait and map the same files. A result of another
 version, or a damaged one, is made again.
