@@ -272,7 +272,7 @@ class DescribedRows(ParquetRows):
     def facts(self) -> Facts:
         """Return facts that are known without reading or building anything."""
         facts = dict(super().facts())
-        table = None if self.table is None else self.table.snapshot
+        table = (self.table and self.table.snapshot) or None
         pruned = None if self.table is None else len(self.table.pruned) or None
         column = facts.pop("column")
         return {"column": column, "table": table, "pruned": pruned, **facts}

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Required, TypedDict, Unpack
+from typing import TYPE_CHECKING, Literal, Required, TypedDict, Unpack
 
 from pagefeed.aligned import AlignedColumnNames, parse_aligned
-from pagefeed.core._base import check_column, check_columns, check_flag, near_name
+from pagefeed.core._base import (
+    check_choice,
+    check_column,
+    check_columns,
+    check_flag,
+    near_name,
+)
 from pagefeed.core.dataset import PageIndexUse, cache_folder, check_page_index
 from pagefeed.core.storage import (
     Located,
@@ -40,6 +46,7 @@ def parquet(
     storage_cache: str | int | None = None,
     tokenizer: Tokenizer | None = None,
     index: PathLike | None = None,
+    missing: Literal["error", "null"] = "error",
 ) -> ParquetDataset:
     """Return a dataset of Parquet files, which are read in place.
 
@@ -86,6 +93,10 @@ def parquet(
             footer is read. To keep the same files after later writes, give the
             manifest whose name has a digest. Every read checks that its file is the one
             that was indexed.
+        missing: Value of a column, or of a field in a struct, that some of the files
+            lack. By default such a column is refused by name. With ``"null"`` the
+            footers of all files are read first, and it is null in those files, for
+            ``where`` and ``metadata``. Tokens and aligned columns are never made up.
 
     Returns:
         The dataset. Files are read only when it is used.
@@ -107,9 +118,15 @@ def parquet(
         shared, files = _shared(
             paths, index, column, page_index, cache_dir, storage_options
         )
+    table = None
+    if check_choice(missing, ("error", "null"), "missing") == "null":
+        from pagefeed.parquet_files.united import united_columns
+
+        table = united_columns(files)
     return named_dataset(
         files,
-        shared=shared,
+        table,
+        shared,
         column=column,
         aligned=aligned,
         metadata=metadata,

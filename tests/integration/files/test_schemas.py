@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
-from pagefeed.errors import UnsupportedError
+from pagefeed.errors import InvalidArgumentError, UnsupportedError
 
 ROWS = 10
 
@@ -36,8 +36,8 @@ def write(folder: Path, columns: list[pa.Array], **others: Any) -> list[Path]:
     return paths
 
 
-def batches(paths, column="column"):
-    dataset = pf.parquet(paths, column="input_ids")
+def batches(paths, column="column", **options: Any):
+    dataset = pf.parquet(paths, column="input_ids", **options)
     settings: dict[str, Any] = {"batch_size": 7, "shuffle": "row", "drop_last": False}
     loader = pf.Loader(
         dataset, sequences=pf.Documents(columns=["input_ids", column]), **settings
@@ -202,7 +202,7 @@ def test_all_others_are_refused_with_both_files_and_types(tmp_path, name):
     columns = [APART[name][0], *APART[name]]
     paths = write(tmp_path, columns)
     with pytest.raises(
-        UnsupportedError, match=r"no type in common|different schemas"
+        UnsupportedError, match=r"no type in common|another number of fields"
     ) as caught:
         batches(paths)
     message = str(caught.value)
@@ -238,3 +238,91 @@ def test_a_number_that_the_common_type_has_not_is_refused(tmp_path):
     ) as told:
         batches(paths)
     assert told.value.file == str(paths[1])
+
+
+FIELDS: dict[str, tuple[list[Any], list[Any], str]] = {
+    "a field more": ([{"x": 1}], [{"x": 2, "y": "b"}], "which lacks column.y"),
+    "a field less": ([{"x": 1, "y": "b"}], [{"x": 2}], "as it lacks column.y"),
+    "in lists": ([[{"x": 1}], []], [[{"x": 1, "y": 2}]], "which lacks column.*y"),
+    "in structs": ([{"s": {"x": 1}}], [{"s": {"x": 1, "y": 2}}], "lacks column.s.y"),
+}
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_a_field_that_some_files_lack_is_named_or_null(tmp_path, name):
+    first, second, told = FIELDS[name]
+    paths = write(
+        tmp_path, [pa.array((rows * ROWS)[:ROWS]) for rows in (first, second)]
+    )
+    with pytest.raises(UnsupportedError, match=told) as caught:
+        batches(paths)
+    assert 'missing="null"' in str(caught.value)
+
+    tables = [pq.read_table(path, columns=["column"]) for path in paths]
+    kinds = [table.schema for table in tables]
+    kind = pa.unify_schemas(kinds, promote_options="permissive")
+    expected = [
+        row for table in tables for row in table.cast(kind)["column"].to_pylist()
+    ]
+    found = batches(paths, missing="null")
+    together = {
+        row[0]: value
+        for batch in found
+        for row, value in zip(
+            listed(batch["input_ids"]), listed(batch["column"]), strict=True
+        )
+        if row is not None  # The last batch is filled up.
+    }
+    assert [together[row] for row in sorted(together)] == expected
+
+
+def test_columns_and_fields_that_some_files_lack_are_null_for_where(tmp_path):
+    for number in range(3):
+        folder = tmp_path / f"lang={'ab'[number % 2]}"
+        folder.mkdir(exist_ok=True)
+        rows = [{"x": n, "y": n % 2} if number == 1 else {"x": n} for n in range(ROWS)]
+        columns = {"input_ids": [[number, n] for n in range(ROWS)], "s": rows}
+        if number == 2:
+            columns["score"] = [n / 10 for n in range(ROWS)]
+        pq.write_table(pa.table(columns), folder / f"{number}.parquet")
+    data = pf.parquet(tmp_path, column="input_ids", missing="null")
+    assert len(data.where("score >= 0.5")) == 5
+    assert len(data.where("score is null")) == 2 * ROWS
+    assert len(data.where("s.y == 1")) == 5
+    assert len(data.where("s.y is null and lang == 'a'")) == 2 * ROWS
+    loader = pf.Loader(
+        data.where("s.x == 3"),
+        sequences=pf.Documents(columns=["score", "s"]),
+        batch_size=3,
+        shuffle=None,
+        epochs=1,
+    )
+    batch = next(iter(loader))
+    assert listed(batch["score"]) == [None, 0.3, None]  # lang=a has files 0 and 2.
+    assert listed(batch["s"])[2] == {"x": 3, "y": 1}
+    with pytest.raises(InvalidArgumentError, match="did you mean 'null'"):
+        pf.parquet(tmp_path, column="input_ids", missing="nul")  # type: ignore[arg-type]
+
+
+def test_columns_without_a_type_in_common_are_refused(tmp_path):
+    paths = write(tmp_path, [pa.array([{"x": 1}]), pa.array([1])])
+    with pytest.raises(UnsupportedError, match="column") as caught:
+        pf.parquet(paths, column="input_ids", missing="null")
+    assert str(paths[1]) in str(caught.value)
+
+
+def test_files_that_are_added_grow_under_a_state(tmp_path):
+    paths = write(tmp_path, [pa.array([{"x": 1}] * ROWS), pa.array([{"y": 1}] * ROWS)])
+
+    def loader(paths):
+        data = pf.parquet(paths, column="input_ids", missing="null")
+        return pf.Loader(data, sequences=pf.Windows(3), batch_size=1, epochs=None)
+
+    first = loader(paths[:1])
+    next(iter(first))
+    grown = loader(paths)
+    grown.load_state_dict(first.state_dict(), grown="next-epoch")
+    steps = iter(grown)
+    rows = [int(next(steps)["input_ids"][0, 0]) // 3 for _ in range(3 * ROWS - 1)]
+    assert max(rows[: ROWS - 1]) < ROWS  # The rest of the epoch has the first file.
+    assert sorted(rows[ROWS - 1 :]) == list(range(2 * ROWS))

@@ -75,19 +75,35 @@ impl GrowingIndex {
         number
     }
 
+    /// Names a leaf that the first schema or the last one has, and the other lacks.
+    fn differing_leaf(&self) -> String {
+        let [first, .., last] = &self.schemas[..] else {
+            return String::new();
+        };
+        let lacks = |schema: &ColumnSchema, path: &str| {
+            schema.leaves.iter().all(|leaf| &*leaf.path != path)
+        };
+        let more = last.leaves.iter().find(|leaf| lacks(first, &leaf.path));
+        let fewer = first.leaves.iter().find(|leaf| lacks(last, &leaf.path));
+        match (more, fewer) {
+            (Some(leaf), _) => format!(", which lacks {}", leaf.path),
+            (None, Some(leaf)) => format!(", as it lacks {}", leaf.path),
+            (None, None) => String::new(),
+        }
+    }
+
     /// Appends the pages of the files that were pushed last.
     pub fn push_tables(&mut self, tables: &[Table], files: Range<usize>) -> Result<()> {
         if self.tables.is_empty() {
             self.tables = tables.iter().map(|_| TableBuilder::new()).collect();
         }
         if tables.len() != self.tables.len() {
+            let differing = self.differing_leaf();
             let all = std::mem::take(&mut self.files).finish();
             return Err(Error::unsupported(format!(
-                "the column has {} leaves, in {} it has {}; index files of different schemas \
-                 separately",
-                tables.len(),
+                "the column has another number of fields than in {}{differing}: read such files \
+                 with missing=\"null\", or as datasets of their own",
                 all.path(0),
-                self.tables.len()
             ))
             .in_file(all.path(all.len() - files.len().max(1))));
         }

@@ -137,7 +137,7 @@ def inspect(
         costs=costs,
         advice=[],
         damage=_distinct(damage),
-        snapshot=None if table is None else table.snapshot,
+        snapshot=(table and table.snapshot) or None,
         pruned_files=0 if table is None else len(table.pruned),
     )
     inspection.advice.extend(_advice(inspection))
