@@ -41,7 +41,7 @@ def united_columns(files: Located) -> TableColumns:
         except (arrow.ArrowInvalid, arrow.ArrowTypeError) as problem:
             raise UnsupportedError(
                 f"{file}: its columns do not fit those of {files.files[0]}: {problem}. "
-                "Read files of different types as datasets of their own"
+                "Make a dataset of each kind of files"
             ).at(file=file) from None
     types = {} if known is None else dict(zip(known.names, known.types, strict=True))
     return TableColumns(

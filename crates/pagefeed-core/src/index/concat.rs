@@ -102,7 +102,7 @@ impl GrowingIndex {
             let all = std::mem::take(&mut self.files).finish();
             return Err(Error::unsupported(format!(
                 "the column has another number of fields than in {}{differing}: read such files \
-                 with missing=\"null\", or as datasets of their own",
+                 with missing=\"null\", or make a dataset of each kind of files",
                 all.path(0),
             ))
             .in_file(all.path(all.len() - files.len().max(1))));
