@@ -36,7 +36,7 @@ COMMANDS = {
     "tokenizer extend": "{tokenizer} {data} --column text --new-tokens 2 "
     "--output {made}/e.json --beside more={data}",
     "index": "{data} --column input_ids --output {made}/_pagefeed",
-    "plan": "--mix a={data}:1 b={data}:2 --max-steps 4 RUN",
+    "plan": "{data} RUN",
     "smoke": "{data} TEXT --steps 2 --tokenizer {tokenizer}",
     "doctor": "{data} RUN --seconds 0.01",
     "check": "{data} RUN --ranks 0:1 --facts {here}/facts",

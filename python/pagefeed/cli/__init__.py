@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import warnings
 from collections.abc import Collection, Sequence
+from functools import partial
 from importlib.util import find_spec
 
 from pagefeed._core import version
@@ -51,11 +53,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(words: Sequence[str] | None) -> int:
-    words = sys.argv[1:] if words is None else words
+    is_program, words = words is None, sys.argv[1:] if words is None else words
     options = argparse.Namespace()
     try:
         options = make_parser(words[:1]).parse_args(words)
-        from pagefeed.cli.common import check_storage_options
+        options.words = tuple(words)
+        from pagefeed.cli.common import check_storage_options, show_warning
+
+        if is_program:
+            warnings.showwarning = partial(show_warning, options)
 
         check_storage_options(options)
         status = int(options.run(options))

@@ -8,9 +8,9 @@ communication. Then compare the files on any node with --compare.
 Exits with 0, or with 1 if something is wrong.
 
 For example:
-  pagefeed check corpus/ --column input_ids --length 2048 --world-size 8
-  pagefeed check corpus/ --column input_ids --length 2048 --world-size 16 \
-      --ranks 8:16 --facts shared/node-1.json
+  pagefeed check train.py:make_loader --world-size 8
+  pagefeed check train.py:make_loader --world-size 16 --ranks 8:16 \
+      --facts shared/node-1.json
   pagefeed check --compare shared/node-0.json shared/node-1.json
 """
 
@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 from pagefeed.cli.common import (
-    NO_COLUMN,
     RUN,
     arg,
     check_lines,
@@ -39,7 +38,6 @@ from pagefeed.reports import check_nodes, facts_of_node
 
 ARGUMENTS = {
     **RUN,
-    **NO_COLUMN,
     "--ranks": arg(str, "ranks of this node (all)", metavar="FIRST:END"),
     "--facts": arg(str, "file to write this node's facts to", metavar="FILE"),
     "--compare": arg(str, "files of facts", nargs="+", metavar="FILE"),
@@ -61,8 +59,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _facts(options: argparse.Namespace) -> dict[str, Any]:
-    if options.column is None:
-        raise InvalidArgumentError("--column is missing: the token column")
     form = "--ranks FIRST:END, such as 8:16"
     ranks = None if options.ranks is None else range_of(options.ranks, form)
     return facts_of_node(make_loader(options), ranks)

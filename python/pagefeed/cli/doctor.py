@@ -1,16 +1,16 @@
 """Find what limits training (data, compute or their overlap), and what to change.
 
 Measures the loader alone, then a step alone on a fixed batch, then both together.
---train MODULE:NAME is a function that runs one training step on a batch. --step-seconds
-simulates a step on an accelerator: it takes that long, and leaves the processors free.
-Without either, only the loader is measured. In a script of your own: `with
-pagefeed.diagnose(loader) as diagnosis: ...`.
+--train FILE.py:NAME is a function that runs one training step on a batch.
+--step-seconds simulates a step on an accelerator: it takes that long, and leaves the
+processors free. Without either, only the loader is measured. In a script of your own:
+`with pagefeed.diagnose(loader) as diagnosis: ...`.
 
 Exits with 0, or with 1 if something cannot be read: it is reported and skipped.
 
 For example:
+  pagefeed doctor train.py:make_loader --train train.py:train_step
   pagefeed doctor corpus/ --column input_ids --length 2048 --step-seconds 0.25
-  pagefeed doctor corpus/ --column input_ids --length 2048 --train my_training:step
 """
 
 from __future__ import annotations
@@ -33,19 +33,18 @@ from pagefeed.core.batches import Batch
 from pagefeed.reports import doctor as find_limit
 
 STEP = {
-    "--train": arg(str, "function that does a step", metavar="MODULE:NAME"),
+    "--train": arg(str, "function that does a step", metavar="FILE.py:NAME"),
     "--step-seconds": arg(float, "time of a step on an accelerator"),
 }
 ARGUMENTS = RUN | {
     **group(STEP),
-    "--threads": arg(int, "of the loader"),
     **parameters(find_limit, "seconds"),
 }
 
 
 def run(options: argparse.Namespace) -> int:
     """Measure and report."""
-    loader, damage = make_sound_loader(options, num_threads=options.threads)
+    loader, damage = make_sound_loader(options)
     diagnosis = find_limit(loader, _train(options), seconds=options.seconds)
     damage += diagnosis.damage
     return tell(options, asdict(diagnosis), [str(diagnosis)], damage)

@@ -4,6 +4,7 @@ Exits with 0, or with 1 if a row cannot be read: it is reported, and the other r
 shown.
 
 For example:
+  pagefeed head train.py:make_loader --rows 3
   pagefeed head corpus/ --column input_ids --tokenizer tokenizer.json
   pagefeed head corpus/ --column text --columns id lang --rows 3 --start 1000
 """
@@ -21,11 +22,12 @@ from pagefeed.cli.common import (
     RUN,
     TEXT_TOKENIZER,
     arg,
-    make_sound_dataset,
     make_text_tokenizer,
+    open_run,
     tell,
 )
 from pagefeed.core._base import check_whole, format_bytes
+from pagefeed.core.any_loader import AnyLoader
 from pagefeed.core.dataset import Dataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.flat import FlatDataset
@@ -56,7 +58,8 @@ def run(options: argparse.Namespace) -> int:
     """Show rows; 1 if one cannot be read."""
     check_whole(options.rows, "rows", least=1)
     check_whole(options.start, "start", least=0)
-    data, damage = make_sound_dataset(options)
+    made, damage = open_run(options, sound=True)
+    data = made.dataset if isinstance(made, AnyLoader) else made
     tokenizer = make_text_tokenizer(options, data)
     shown, lines = list[Row](), list[str]()
     for name, dataset in data.parts.items():

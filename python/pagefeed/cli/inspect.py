@@ -5,6 +5,7 @@ lengths of all documents. Exits with 0, or with 1 if something cannot be read: i
 reported, and the rest is inspected.
 
 For example:
+  pagefeed inspect train.py:make_loader
   pagefeed inspect corpus/ --column input_ids
   pagefeed inspect corpus/ --column input_ids --length 4096 --packed --json
 """
@@ -20,11 +21,12 @@ from pagefeed.cli.common import (
     arg,
     fact_lines,
     make_sequences,
-    make_sound_dataset,
+    open_run,
     table_lines,
     tell,
 )
 from pagefeed.core._base import format_bytes
+from pagefeed.core.any_loader import AnyLoader
 from pagefeed.reports import Inspection, facts_of_inspection, inspect
 
 BAR = 40
@@ -35,12 +37,14 @@ ARGUMENTS = RUN | {"--whole": arg(bool, "read the lengths of all documents")}
 
 def run(options: argparse.Namespace) -> int:
     """Look and report; 1 if something cannot be read."""
-    data, damage = make_sound_dataset(options)
+    made, damage = open_run(options, sound=True)
     cut = make_sequences(options) if options.length else None
+    data: Any = made
+    memory = options.memory
+    if isinstance(made, AnyLoader):
+        data, cut, memory = made.dataset, made.sequences, made.memory
     inspections = {
-        name: inspect(
-            dataset, sequences=cut, memory=options.memory, whole=options.whole
-        )
+        name: inspect(dataset, sequences=cut, memory=memory, whole=options.whole)
         for name, dataset in data.parts.items()
     }
     for facts in inspections.values():
@@ -51,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
         for name, facts in inspections.items()
         for line in [f"{name}:"] * bool(name) + _lines(facts)
     ]
-    shown = reports if options.mix else reports[""]
+    shown = reports.get("", reports)
     return tell(options, shown, lines, damage)
 
 

@@ -22,6 +22,10 @@ import numpy as np
 from pagefeed._removed import REMOVED
 from pagefeed.errors import InternalError, PagefeedError
 
+OF_CODE = (
+    ": what a run is made of, its own function says: name it, such as "
+    "train.py:make_loader (in Python: pf.forecast(loader), pf.verify(loader) ...)"
+)
 CHOICES = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)$")
 
 
@@ -56,7 +60,10 @@ class Parser(argparse.ArgumentParser):
         if words:
             name = words[0].partition("=")[0]
             self._check_removed(name)
-            self.error(f"there is no {name}{_near(name, self._option_string_actions)}")
+            near = _near(name, self._option_string_actions)
+            if not near and "--set" in self._option_string_actions:
+                near = OF_CODE
+            self.error(f"there is no {name}{near}")
 
     def _check_removed(self, word: str) -> None:
         """Say what to use in place of a verb, or of a flag of this verb."""
@@ -72,7 +79,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _near(name: str, names: Iterable[str]) -> str:
-    near = get_close_matches(name, list(names), n=1)
+    near = get_close_matches(name, list(names), n=1, cutoff=0.7)
     return f": did you mean {near[0]}?" if near else ""
 
 

@@ -1,12 +1,11 @@
 r"""Say what a run will do before it runs: steps, memory, reads, quality of the shuffle.
 
 For example:
+  pagefeed plan train.py:make_loader --world-size 8
+  pagefeed plan train.py:make_loader --set memory=256MiB --set passes=4
   pagefeed plan corpus/ --column input_ids --length 2048 --world-size 8
-  pagefeed plan corpus/ --column input_ids --length 2048 --passes 4 --memory 256MiB
   pagefeed plan s3://bucket/corpus --column input_ids --length 2048 \
       --tokens-per-second 1e6 --bytes-per-second 500MB
-  pagefeed plan --mix web=web/:0.7 code=code/:0.3 --stage step=9000 web=1 code=1 \
-      --max-steps 10000 --column input_ids --length 2048
 """
 
 from __future__ import annotations
@@ -17,17 +16,16 @@ from dataclasses import asdict
 from typing import Any
 
 from pagefeed.cli.common import (
-    BESIDE,
     RUN,
-    AnyDataset,
     arg,
     fact_lines,
-    make_dataset,
     make_loader,
     table_lines,
     tell,
 )
 from pagefeed.core._base import format_bytes, parse_bytes
+from pagefeed.core.any_loader import remade
+from pagefeed.core.loader import Loader
 from pagefeed.core.order import FINAL_KINDS, Shuffle
 from pagefeed.core.storage import is_url
 from pagefeed.reports import facts_of_plan, forecast, mixture_tables
@@ -45,39 +43,35 @@ ARGUMENTS = RUN | {
     "--bytes-per-second": arg(
         str, "that the storage gives all ranks: show how long an epoch takes"
     ),
-    **BESIDE,
 }
 
 
 def run(options: argparse.Namespace) -> int:
     """Compute and report."""
     line = _line(options)
-    data = make_dataset(options)
-    tells = ["metadata"] if options.metadata or options.spans else []
-    loader = make_loader(options, data, fields=["input_ids", *tells])
+    loader = make_loader(options)
     plan = forecast(loader)
     lines = fact_lines(facts_of_plan(plan))
     if plan.needed_bytes > plan.memory_bytes:
-        lines.append("Pages are read again: give more memory, or a smaller --window.")
+        lines.append("Pages are read again: give more memory, or a smaller window.")
     for table in mixture_tables(plan):
         lines += ["", table.title, *table_lines(table.header, table.rows)]
-    costs = _costs(options, data, line)
+    costs = _costs(options, loader, line)
     if costs:
         lines += _cost_lines(options, costs, line)
     return tell(options, asdict(plan) | {"shuffles": costs}, lines)
 
 
 def _costs(
-    options: argparse.Namespace, data: AnyDataset, line: int
+    options: argparse.Namespace, loader: Loader, line: int
 ) -> list[dict[str, Any]]:
     """Return the reads of an epoch with each shuffle; empty for a local disk."""
-    if not (options.tokens_per_second or line or _is_remote(data)):
+    if not (options.tokens_per_second or line or _is_remote(loader)):
         return []
-    auto = make_loader(options, data, shuffle=Shuffle(block="auto")).shuffle.block
+    auto = remade(loader, shuffle=Shuffle(block="auto")).shuffle.block
     costs = []
     for block in FINAL_KINDS:
-        loader = make_loader(options, data, shuffle=Shuffle.parse(block))
-        plan = forecast(loader)
+        plan = forecast(remade(loader, shuffle=Shuffle.parse(block)))
         waits = plan.reads * LATENCY / (IN_FLIGHT * loader.world_size)
         costs.append(
             {
@@ -129,6 +123,6 @@ def _line(options: argparse.Namespace) -> int:
     return parse_bytes(given, name="bytes_per_second") if given else 0
 
 
-def _is_remote(data: AnyDataset) -> bool:
-    datasets = data.parts.values()
+def _is_remote(loader: Loader) -> bool:
+    datasets = loader.dataset.parts.values()
     return any(is_url(dataset.files[0]) for dataset in datasets if dataset.files)

@@ -1,14 +1,13 @@
 r"""Write a report of a run as one page of HTML, which needs no network.
 
 The page shows the dataset and its documents, the mixture over training, the packing,
-and the order as a picture. With --balance it shows the slowest rank of steps.
+and the order as a picture. With a balance it shows the slowest rank of steps.
 
 Exits with 0, or with 1 if something cannot be read: the page says what.
 
 For example:
+  pagefeed report train.py:make_loader --output report.html
   pagefeed report corpus/ --column input_ids --length 2048 --output report.html
-  pagefeed report --mix web=web/:0.7 code=code/:0.3 --column input_ids --length 2048 \
-      --max-steps 10000 --output report.html
 """
 
 from __future__ import annotations

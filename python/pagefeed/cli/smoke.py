@@ -8,8 +8,8 @@ with the one that another machine printed. Needs torch for the loss.
 Exits with 0, or with 1 if something is wrong or cannot be read.
 
 For example:
-  pagefeed smoke corpus/ --column input_ids --length 2048 --vocab-size 32000
-  pagefeed smoke corpus/ --column input_ids --length 2048 --world-size 8 --steps 50 \
+  pagefeed smoke train.py:make_loader --world-size 8 --steps 50
+  pagefeed smoke corpus/ --column input_ids --length 2048 --vocab-size 32000 \
       --tokenizer tokenizer.json --json
 """
 
@@ -39,7 +39,7 @@ ARGUMENTS = RUN | {
     **parameters(try_run, "steps vocab_size plan"),
     **TEXT_TOKENIZER,
     "--rank": arg(0, "the rank whose batches are tried"),
-    "--model": arg(str, "makes a torch module from vocab_size", metavar="MODULE:NAME"),
+    "--model": arg(str, "makes a torch module from vocab_size", metavar="FILE.py:NAME"),
 }
 
 

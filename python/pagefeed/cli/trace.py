@@ -11,9 +11,8 @@ Exits with 0, or with 1 if something cannot be read: it is reported, and the res
 shown.
 
 For example:
-  pagefeed trace corpus/ --column input_ids --length 2048 --step 1200 --row 3
-  pagefeed trace corpus/ --column input_ids --length 2048 --state loader.json \
-      --tokenizer tokenizer.json
+  pagefeed trace train.py:make_loader --step 1200 --row 3 --tokenizer tokenizer.json
+  pagefeed trace train.py:make_loader --state loader.json
   pagefeed trace corpus/ --column input_ids --length 2048 --document part-7.parquet:812
 """
 
@@ -26,8 +25,7 @@ from pagefeed.cli.common import (
     RUN,
     TEXT_TOKENIZER,
     arg,
-    make_loader,
-    make_sound_dataset,
+    make_sound_loader,
     make_text_tokenizer,
     read_json,
     table_lines,
@@ -53,11 +51,10 @@ ARGUMENTS = RUN | {
 def run(options: argparse.Namespace) -> int:
     """Trace and report; 1 if something cannot be read."""
     _check(options)
-    data, damage = make_sound_dataset(options)
+    loader, damage = make_sound_loader(options)
     if damage:
         why = "The order is of all files: nothing can be traced without these."
         return tell(options, {"problem": why}, [why], damage)
-    loader = make_loader(options, data)
     if options.state:
         wrong = (
             f"--state {options.state} is not a JSON file with what state_dict() "

@@ -4,7 +4,7 @@
 another number of ranks; it may be given several times.
 
 For example:
-  pagefeed verify corpus/ --column input_ids --length 2048 --world-size 8
+  pagefeed verify train.py:make_loader --world-size 8
   pagefeed verify corpus/ --column input_ids --length 2048 --resume 100:6
 """
 
@@ -14,6 +14,7 @@ import argparse
 from dataclasses import asdict
 
 from pagefeed.cli.common import RUN, make_loader, repeated, tell
+from pagefeed.core.loader import Loader
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports import Leg, Verification, verify
 
@@ -25,8 +26,8 @@ ARGUMENTS = RUN | {
 def run(options: argparse.Namespace) -> int:
     """Verify and report; 1 if anything is wrong."""
     loader = make_loader(options)
-    legs = _legs(options, loader.batch_size)
-    result = verify(loader, legs, epoch=options.epoch)
+    legs = _legs(options.resume, loader)
+    result = verify(loader, legs, epoch=loader.epoch)
     lines = [
         (
             f"epoch {result.epoch}: {result.num_delivered:,} of "
@@ -37,7 +38,11 @@ def run(options: argparse.Namespace) -> int:
         *(f"WRONG: {problem}" for problem in result.problems),
     ]
     if result.ok:
-        times = "as often as it should be" if options.mix else "exactly once"
+        times = (
+            "as often as it should be"
+            if loader.dataset.kind == "mixture"
+            else "exactly once"
+        )
         lines += [f"every other sequence is delivered {times}, on equal steps per rank"]
     return tell(options, asdict(result) | {"ok": result.ok}, lines, ok=result.ok)
 
@@ -49,10 +54,10 @@ def _erased(result: Verification) -> list[str]:
     return [f"{result.num_erased:,} documents erased: {changed}"]
 
 
-def _legs(options: argparse.Namespace, batch_size: int) -> list[Leg]:
-    world_size = options.world_size
+def _legs(resumes: list[str], loader: Loader) -> list[Leg]:
+    world_size, batch_size = loader.world_size, loader.batch_size
     legs = []
-    for resume in options.resume:
+    for resume in resumes:
         try:
             steps, *sizes = [int(field) for field in resume.split(":")]
             next_world_size, next_batch_size = (*sizes, batch_size)[:2]

@@ -299,3 +299,11 @@ def rebuild(
     if learning is not None:
         session.learning = learning
     return loader
+
+
+def remade(loader: LoaderT, **changes: Any) -> LoaderT:
+    """Return a loader with other settings, at the beginning of the same iteration."""
+    twin = type(loader).__new__(type(loader))
+    twin._session = twin._open(replace(loader.view().settings, **changes))  # noqa: SLF001
+    twin.set_epoch(loader.epoch)
+    return twin

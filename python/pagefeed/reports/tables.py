@@ -115,7 +115,7 @@ def facts_of_plan(plan: Forecast) -> Facts:
         now = plan.step_costs
         facts["slowest rank of a step"] = (
             f"{now.slowest:.2f} of the mean ({now.slowest_unbalanced:.2f} without "
-            f"--balance); steps vary by {now.spread:.0%} ({now.spread_unbalanced:.0%})"
+            f"balance); steps vary by {now.spread:.0%} ({now.spread_unbalanced:.0%})"
         )
         facts["variance of costs within a step"] = (
             f"{now.variance_within:.2f} of that of all sequences (random 1.00)"
@@ -125,7 +125,7 @@ def facts_of_plan(plan: Forecast) -> Facts:
         )
         if now.padding is not None:
             facts["padding of batches"] = (
-                f"{now.padding:.1%} ({now.padding_unbalanced:.1%} without --balance)"
+                f"{now.padding:.1%} ({now.padding_unbalanced:.1%} without balance)"
             )
         short = [
             n for n, facts_of in plan.datasets.items() if facts_of.is_balanced is False

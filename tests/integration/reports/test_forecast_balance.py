@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
+from made.named import name_run
 from pagefeed.cli import main
 from pagefeed.reports import step_costs
 
@@ -117,9 +118,6 @@ def test_sequences_of_one_length_and_joined_ones_have_no_such_padding(folders):
 
 
 def test_a_plan_prints_padding_beside_mates_that_meet_again(folders, capsys):
-    arguments = ["plan", str(folders["large"]), "--column", "input_ids", "--documents"]
-    arguments += ["--length", "400", "--batch-size", "16", "--balance", "tokens"]
-    assert main(arguments) == 0
     loader = pf.Loader(
         datasets(folders)["large"],
         sequences=documents(),
@@ -128,6 +126,7 @@ def test_a_plan_prints_padding_beside_mates_that_meet_again(folders, capsys):
     )
     plan = pf.forecast(loader)
     assert plan.step_costs is not None
+    assert main(["plan", name_run(loader)]) == 0
     told = dict(
         line.strip().split("  ", 1) for line in capsys.readouterr().out.splitlines()
     )
@@ -136,7 +135,7 @@ def test_a_plan_prints_padding_beside_mates_that_meet_again(folders, capsys):
     )
     assert told["padding of batches"].strip() == (
         f"{plan.step_costs.padding:.1%} "
-        f"({plan.step_costs.padding_unbalanced:.1%} without --balance)"
+        f"({plan.step_costs.padding_unbalanced:.1%} without balance)"
     )
 
 
@@ -173,11 +172,8 @@ def test_a_plan_names_datasets_that_stay_as_they_are(folders, capsys):
     stages = [pf.Stage(start_step=500, weights={"small": 3, "large": 1})]
     assert balanced(loader(24, stages=stages))["small"] is True
 
-    arguments = ["plan", "--mix", *(f"{n}={at}:0.3" for n, at in folders.items())]
-    arguments += ["--column", "input_ids", "--documents", "--length", "400"]
-    arguments += ["--batch-size", "4", "--world-size", "8", "--max-steps", "60"]
-    assert main([*arguments, "--balance", "attention"]) == 0
+    assert main(["plan", name_run(loader(1)), "--world-size", "8"]) == 0
     assert "datasets that are not balanced" in (told := capsys.readouterr().out)
     assert "  tiny: an epoch has fewer than some 64 sequences a rank" in told
-    assert main(arguments) == 0
+    assert main(["plan", name_run(plain)]) == 0
     assert "not balanced" not in capsys.readouterr().out

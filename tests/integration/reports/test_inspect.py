@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
+from made.named import name_run
 from made.numbered import write_numbered
 from pagefeed.cli import main
 
@@ -174,6 +175,7 @@ def test_inspect_reports_for_people(folder, capsys):
     out = capsys.readouterr().out
     for word in ("row groups", "SNAPPY", "an epoch with shuffle", "####"):
         assert word in out
-    mix = ["--mix", f"a={folder}:1", f"b={folder / 'part-0.parquet'}:1"]
-    assert main(["inspect", *mix, "--column", "input_ids", "--json"]) == 0
+    paths = {"a": folder, "b": folder / "part-0.parquet"}
+    parts = {n: pf.parquet(path, column="input_ids") for n, path in paths.items()}
+    assert main(["inspect", name_run(pf.mix(parts)), "--json"]) == 0
     assert set(json.loads(capsys.readouterr().out)) == {"a", "b", "damage"}

@@ -373,20 +373,6 @@ def test_a_view_refuses(dataset, arguments):
         pf.SequenceView(dataset, **settings)
 
 
-@pytest.mark.parametrize("value", ["inf", "nan", "many", "1.5"])
-@pytest.mark.parametrize("option", ["--max-tokens", "--max-steps"])
-def test_the_command_line_refuses(folder, capsys, option, value):
-    from pagefeed.cli import main
-
-    arguments = ["plan", "--mix", f"a={folder}", "--column", "input_ids"]
-    try:
-        code: Any = main([*arguments, "--length", "32", option, value])
-    except SystemExit as end:
-        code = end.code
-    assert code == 2
-    assert value in capsys.readouterr().err
-
-
 def test_settings_of_a_loader_are_read_and_never_set(folder):
     loader = numbered_loader(folder, batch_size=3)
     assert loader.batch_size == 3

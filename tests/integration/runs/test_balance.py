@@ -2,7 +2,6 @@
 
 import json
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
+from made.named import name_run
 from pagefeed.balance import Dealing
 from pagefeed.cli import main
 from pagefeed.core.run import Sequences
@@ -215,34 +215,24 @@ def test_what_steps_cost_is_told_before_and_meanwhile(datasets, kind):
 
 
 def test_a_plan_tells_what_steps_cost(datasets, capsys):
-    folder = Path(datasets["long"].index.files[0]).parent
-    arguments = ["plan", str(folder), "--column", "input_ids", "--length", "256"]
-    arguments += ["--packed", "--world-size", "4", "--batch-size", "2"]
-    assert main([*arguments, "--balance", "attention"]) == 0
-    told = step_costs_of(
-        loaders(datasets["long"], balance="attention", seed=0, batch_size=2)[0]
-    )
+    loader = loaders(datasets["long"], balance="attention", seed=0, batch_size=2)[0]
+    assert main(["plan", name_run(loader)]) == 0
+    told = step_costs_of(loader)
     [line] = [
         line for line in capsys.readouterr().out.splitlines() if "slowest" in line
     ]
     assert line.split()[5] == f"{told.slowest:.2f}"
-    assert main([*arguments]) == 0
-    assert "slowest" not in capsys.readouterr().out
     (plain, *_) = loaders(datasets["long"])
+    assert main(["plan", name_run(plain)]) == 0
+    assert "slowest" not in capsys.readouterr().out
     assert pf.forecast(plain).step_costs is None
 
 
 def test_a_plan_tells_what_steps_of_a_mixture_cost(datasets, capsys):
-    folders = {
-        name: Path(data.index.files[0]).parent for name, data in datasets.items()
-    }
-    arguments = ["plan", "--mix", *(f"{n}={at}:0.5" for n, at in folders.items())]
-    arguments += ["--column", "input_ids", "--length", "256", "--packed"]
-    arguments += ["--world-size", "4", "--batch-size", "2", "--max-steps", "300"]
-    assert main([*arguments, "--balance", "attention"]) == 0
-    told = capsys.readouterr().out
     data = mixed(datasets, max_steps=300)
     (loader, *_) = loaders(data, balance="attention", seed=0)
+    assert main(["plan", name_run(loader)]) == 0
+    told = capsys.readouterr().out
     found = step_costs_of(loader)
     for line in (
         f"{found.slowest:.2f} of the mean ({found.slowest_unbalanced:.2f} without",

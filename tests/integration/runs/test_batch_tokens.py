@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
+from made.named import name_run
 from made.optional import as_dataset
 from pagefeed.cli import main
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
@@ -262,15 +263,12 @@ def test_what_cannot_be_is_refused(web):
 
 
 def test_plan_and_verify_know_budgets(web, capsys):
-    run = [str(web[0]), "--column", "input_ids", "--documents", "--length", f"{MOST}"]
-    run += ["--batch-tokens", f"{BUDGET}", "--world-size", f"{RANKS}"]
-    assert main(["plan", *run, "--balance", "attention", "--json"]) == 0
+    run = name_run(loader(web[0]))
+    assert main(["plan", run, "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)
     assert plan["steps"] == len(loader(web[0]))
-    assert main(["verify", *run, "--resume", "5:2"]) == 0
+    assert main(["verify", run, "--resume", "5:2"]) == 0
     assert "exactly once" in capsys.readouterr().out
-    assert main(["plan", *run, "--batch-size", "4"]) != 0
-    assert "--batch-size=4 and --batch-tokens=4096" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("pad", ["longest", None])

@@ -5,7 +5,6 @@ import itertools
 import json
 import os
 import random
-import re
 import threading
 from collections import Counter
 from typing import Any
@@ -16,7 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
-from made.numbered import LENGTH, first_tokens, numbered_loader, rows_of
+from made.named import name_run
+from made.numbered import first_tokens, numbered_loader, rows_of
 from pagefeed.cli import main
 from pagefeed.errors import InvalidArgumentError
 
@@ -249,39 +249,19 @@ def test_wrong_use_is_refused_by_name(folder):
             fleet(folder, global_batch_size=stages)
 
 
-def told(capsys, folder, verb, *options):
-    """What a verb prints of steps of a fleet."""
-    argv = [verb, str(folder), "--column", "input_ids", "--length", str(LENGTH)]
-    status: Any
-    try:
-        status = main([*argv, "--shuffle", "row", *options])
-    except SystemExit as error:
-        status = error.code
-    printed = capsys.readouterr()
-    return status, printed.out + printed.err
-
-
 def test_verbs_take_steps_of_a_fleet(folder, capsys):
-    steps = len(fleet(folder))
-    place = "--global-batch-size", f"{SIZE}", "--world-size", "5"
-    status, said = told(capsys, folder, "plan", *place)
-    assert (status, f"{steps:,}" in said) == (0, True)
-    resumes = "--resume", "4:3", "--resume", "2:7"
-    status, said = told(capsys, folder, "verify", *place, *resumes)
-    assert (status, f"in {steps} steps" in said) == (0, True)
-    stages = "--global-batch-size", "0:8", "5:24"
+    run = fleet(folder)
+    words = [name_run(run), "--world-size", "5"]
+    assert main(["plan", *words]) == 0
+    assert f"{len(run):,} on every rank" in capsys.readouterr().out
+    assert main(["verify", *words, "--resume", "4:3", "--resume", "2:7"]) == 0
+    assert f"in {len(run)} steps" in capsys.readouterr().out
+    words = [name_run(fleet(folder, global_batch_size=[(0, 8), (5, 24)]))]
     for verb in ("plan", "verify", "smoke"):
-        assert told(capsys, folder, verb, *stages)[0] == 0
-    wrong = {
-        ("24x",): "'24x' is not a number of sequences",
-        ("24", "--batch-size", "4"): "--batch-size=4 and --global-batch-size=24",
-        ("3", "--world-size", "5"): "cannot share a step of 3 sequences",
-        ("1:24",): "begin at steps \\[1\\]: the first",
-    }
-    for options, what in wrong.items():
-        status, said = told(capsys, folder, "plan", "--global-batch-size", *options)
-        assert status == 2
-        assert re.search(what, said)
+        assert main([verb, *words]) == 0
+    words = [name_run(fleet(folder, global_batch_size=3)), "--world-size", "5"]
+    assert main(["plan", *words]) == 2
+    assert "cannot share a step of 3 sequences" in capsys.readouterr().err
 
 
 def test_a_wrong_place_leaves_what_is_held(folder):

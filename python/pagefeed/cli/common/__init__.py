@@ -1,7 +1,6 @@
 """Code that verbs share: tables of arguments, datasets from arguments, output."""
 
 from pagefeed.cli.common.arguments import (
-    BESIDE,
     FILES,
     NO_COLUMN,
     PATHS,
@@ -19,18 +18,16 @@ from pagefeed.cli.common.arguments import (
     repeated,
     storage_options,
 )
+from pagefeed.cli.common.code import named_function
 from pagefeed.cli.common.data import (
-    AnyDataset,
-    make_dataset,
     make_loader,
     make_sequences,
-    make_sound_dataset,
     make_sound_loader,
     make_text_tokenizer,
     make_tokenizer,
-    named_function,
     open_parquet,
     open_paths,
+    open_run,
     range_of,
     read_json,
     same_named,
@@ -40,13 +37,13 @@ from pagefeed.cli.common.signatures import parameters
 from pagefeed.cli.common.telling import (
     check_lines,
     fact_lines,
+    show_warning,
     table_lines,
     tell,
     tell_facts,
 )
 
 __all__ = [
-    "BESIDE",
     "FILES",
     "NO_COLUMN",
     "PATHS",
@@ -56,23 +53,21 @@ __all__ = [
     "TEXT_TOKENIZER",
     "TOKENIZER",
     "TOKENIZER_FILE",
-    "AnyDataset",
     "arg",
     "check_lines",
     "check_storage_options",
     "fact_lines",
     "group",
     "in_flags",
-    "make_dataset",
     "make_loader",
     "make_sequences",
-    "make_sound_dataset",
     "make_sound_loader",
     "make_text_tokenizer",
     "make_tokenizer",
     "named_function",
     "open_parquet",
     "open_paths",
+    "open_run",
     "pairs_of",
     "parameters",
     "range_of",
@@ -80,6 +75,7 @@ __all__ = [
     "repeated",
     "same_named",
     "selected",
+    "show_warning",
     "storage_options",
     "table_lines",
     "tell",

@@ -9,19 +9,17 @@ from typing import Any, cast
 
 from pagefeed.cli.common.signatures import parameters
 from pagefeed.core.loader import Loader
-from pagefeed.core.order import KINDS, Shuffle
+from pagefeed.core.order import KINDS
 from pagefeed.core.sequences import Windows
 from pagefeed.core.storage import is_url
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.mixture import mix
-from pagefeed.parquet_files import parquet
 from pagefeed.prepare import TOKEN_FORMATS
 from pagefeed.remote import StorageOptions
 from pagefeed.tokenizer import Tokenizer
 
 Argument = dict[str, Any]
 
-NO_FLAGS = {"paths", "run", "verb", "what"}
+NO_FLAGS = {"paths", "run", "verb", "what", "words", "set"}
 OTHERS = {"source": "from"}
 """Names in Python whose flags have another name."""
 
@@ -62,24 +60,10 @@ def group(
     return {flag: given | {"group": key} for flag, given in arguments.items()}
 
 
-def step_size(text: str) -> int | tuple[int, int]:
-    """Return a step size; or the first step of a stage, and the step size in it.
-
-    Raises:
-        argparse.ArgumentTypeError: If the text is neither.
-    """
-    first, colon, size = text.rpartition(":")
-    if not size.isdecimal() or (colon and not first.isdecimal()):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of sequences, nor STEP:SIZE such as 10000:512"
-        )
-    return (int(first), int(size)) if colon else int(size)
-
-
 SHUFFLES = [kind or "none" for kind in KINDS]
 PAIR = "NAME=VALUE"
 PLACES = (
-    *("paths", "inputs", "mix", "dataset", "beside", "tokenize", "tokenizer"),
+    *("paths", "inputs", "dataset", "beside", "tokenize", "tokenizer"),
     "output",
 )
 """Arguments that may be URLs."""
@@ -114,80 +98,41 @@ TOKENIZER_FILE = arg(
     metavar="FILE",
 )
 TOKENIZER = parameters(Tokenizer, "pattern special_tokens")
-SETTINGS = {
-    "--tokenize": TOKENIZER_FILE,
-    "--erase": repeated("documents to erase, by a predicate", "PREDICATE"),
-    **TOKENIZER,
-    "--length": arg(int, "tokens of a sequence"),
-    "--batch-size": arg(int, "sequences of a step on each rank (8)"),
-    "--global-batch-size": arg(
-        str,
-        "or of a step on all ranks; or stages, such as 0:256 10000:512",
-        type=step_size,
-        nargs="+",
-        metavar="SIZE",
-    ),
-    "--world-size": arg(1, "number of ranks"),
-    "--epoch": arg(0, "which epoch"),
-    "--shuffle": arg("page", "what is permuted", choices=SHUFFLES),
-    "--balance": arg(str, "ranks by what steps cost", choices=["attention", "tokens"]),
-    **parameters(Loader, "batch_tokens seed memory"),
-    **parameters(Shuffle, "window passes"),
-    **parameters(Windows, "eos bos overlap tail join"),
+TEXT_TOKENIZER = {"--tokenizer": arg(str, "a tokenizer.json", metavar="FILE")}
+PLACE = PATHS["paths"] | {
+    "metavar": "FILE.py:FUNCTION | PATH",
+    "help": "the function that makes the loader; or files, folders, patterns, URLs",
 }
-CUTS = {
+OF_DATA = {
+    **NO_COLUMN,
+    "--cache-dir": PATHS["--cache-dir"],
+    "--where": FILES["--where"],
+    "--tokenize": TOKENIZER_FILE,
+}
+OF_LOADER = {
+    "--length": arg(int, "tokens of a sequence"),
     "--packed": arg(bool, "pack whole documents into sequences"),
     "--documents": arg(bool, "each row is a sequence"),
+    **parameters(Windows, "eos"),
+    "--batch-size": arg(int, "sequences of a step on each rank (8)"),
+    "--shuffle": arg("page", "what is permuted", choices=SHUFFLES),
+    **parameters(Loader, "seed memory"),
 }
-TEXT_TOKENIZER = {"--tokenizer": arg(str, "a tokenizer.json", metavar="FILE")}
-BESIDE = parameters(parquet, "aligned metadata spans")
-
-
-def parse_number(text: str) -> float:
-    """Return a number.
-
-    Raises:
-        InvalidArgumentError: If the text is not a number.
-    """
-    try:
-        return float(text)
-    except ValueError:
-        raise InvalidArgumentError(f"{text!r} is not a number") from None
-
-
-def whole_number(text: str) -> int:
-    """Return a whole number, which may be written as 1e9.
-
-    Raises:
-        InvalidArgumentError: If the text is not a whole number.
-    """
-    value = parse_number(text)
-    if not value.is_integer():
-        raise InvalidArgumentError(f"{text!r} is not a whole number, such as 1e9")
-    return int(value)
-
-
-MIXTURE = {
-    "--mix": arg(
-        [],
-        "datasets and weights; without weights by size and temperature",
-        metavar="NAME=PATH[:WEIGHT]",
-    ),
-    "--stage": repeated(
-        "later weights: step=N or tokens=N, NAME=WEIGHT and so on, anneal=N",
-        "KEY=NUMBER",
-        nargs="+",
-    ),
-    **parameters(mix, "temperature unit stop"),
-    "--max-epochs": arg([], "most epochs of a dataset", metavar="NAME=N"),
-    "--max-steps": arg(str, "steps at which a mixture ends", type=whole_number),
-    "--max-tokens": arg(str, "such as 1e9", type=whole_number, metavar="N"),
+RUN = {
+    "paths": PLACE,
+    "--set": repeated("an argument of the function", PAIR),
+    "--world-size": arg(int, "number of ranks"),
+    "--epoch": arg(0, "which epoch"),
+    **STORAGE,
+    **group(OF_DATA, "a first look at paths, in place of a function"),
+    **group(OF_LOADER, "how paths are cut and shuffled"),
 }
+"""The arguments of a run: the function that makes it, or paths for a first look."""
 
 
-OF_MIXTURE = group(MIXTURE, "a mixture of datasets, in place of PATH")
-RUN = PATHS | FILES | SETTINGS | group(CUTS) | OF_MIXTURE
-"""The arguments of a run."""
+def flags_of(options: argparse.Namespace) -> set[str]:
+    """Return the flags that a command was typed with."""
+    return {word.partition("=")[0] for word in vars(options).get("words", ())}
 
 
 def pairs_of(words: Iterable[str], form: str) -> list[tuple[str, str]]:
@@ -233,9 +178,13 @@ def in_flags(message: str, options: argparse.Namespace) -> str:
         message: An error about arguments in Python, such as ``batch_size=0``.
         options: The arguments of the verb.
     """
-    names = "|".join(sorted(vars(options).keys() - NO_FLAGS))
+    names, typed = vars(options).keys() - NO_FLAGS, flags_of(options)
+    if "set" in vars(options) and typed.isdisjoint(OF_DATA):
+        # Other arguments are those of the user's own function.
+        names &= {flag[2:].replace("-", "_") for flag in typed}
+    any_name = "|".join(sorted(names)) or "(?!)"
     # Text in parentheses is a call in Python.
-    return re.sub(rf"(?<![\w.(\[{{-])({names})(=|\b)", _as_flag, message)
+    return re.sub(rf"(?<![\w.(\[{{-])({any_name})(=|\b)", _as_flag, message)
 
 
 def _as_flag(match: re.Match[str]) -> str:

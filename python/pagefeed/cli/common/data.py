@@ -4,42 +4,33 @@ from __future__ import annotations
 
 import argparse
 import inspect
-import os
-import pkgutil
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
-from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from pagefeed.cli.common.arguments import (
-    BESIDE,
-    pairs_of,
-    parse_number,
-    storage_options,
-    whole_number,
-)
-from pagefeed.core.dataset import Dataset
+from pagefeed.cli.common.arguments import OF_DATA, OF_LOADER, flags_of, storage_options
+from pagefeed.cli.common.code import called, is_code
+from pagefeed.core.any_loader import AnyLoader, remade
+from pagefeed.core.dataset import Dataset, Source
 from pagefeed.core.loader import Loader
-from pagefeed.core.order import Shuffle
+from pagefeed.core.ranks import resolve_rank
 from pagefeed.core.sequences import Cut, Packed, Windows
 from pagefeed.core.storage import Paths, Storage, is_url, plain_paths
 from pagefeed.documents import Documents
 from pagefeed.errors import FileAccessError, InvalidArgumentError, MissingFileError
 from pagefeed.flat import FlatDataset
-from pagefeed.mixture import Mixture, Stage, mix
+from pagefeed.mixture import Mixture
 from pagefeed.parquet_files import ParquetDataset, parquet
 from pagefeed.parsing import json_value
 from pagefeed.prepare import TOKEN_FORMATS
 from pagefeed.reports import Damage, TextTokenizer, load_tokenizer, sound_part
 from pagefeed.tokenizer import Tokenizer
 
+HOW = "name the function that makes the loader, such as train.py:make_loader"
 AnyDataset = ParquetDataset | FlatDataset | Mixture
 
-_FLAGS = {
-    name: name for name in ("column", "cache_dir", "aligned", "metadata", "spans")
-}
+_FLAGS = {name: name for name in ("column", "cache_dir")}
 _FLAGS |= {"dtype": "in_dtype", "eos": "in_eos", "storage_options": "storage_option"}
 """The arguments of the functions that open files, and their flags."""
 
@@ -50,7 +41,8 @@ def open_paths(options: argparse.Namespace) -> ParquetDataset | FlatDataset:
     Raises:
         InvalidArgumentError: If an argument has no meaning for their format.
     """
-    source = options.source or _format_of(options.paths) or "parquet"
+    given_format = getattr(options, "source", None)
+    source = given_format or _format_of(options.paths) or "parquet"
     make = TOKEN_FORMATS[source].reader
     given = {name: getattr(options, flag, None) for name, flag in _FLAGS.items()}
     given["storage_options"] = storage_options(options, *options.paths)
@@ -122,48 +114,11 @@ def _holds(path: str, names: tuple[str, ...]) -> bool:
     return False
 
 
-def _make_mixture(options: argparse.Namespace) -> Mixture:
-    """Make the mixture.
-
-    Raises:
-        InvalidArgumentError: If an argument cannot be read.
-    """
-    datasets: dict[str, Any] = {}
-    for name, source in pairs_of(options.mix, "--mix NAME=PATH[:WEIGHT]"):
-        path, colon, weight = source.rpartition(":")
-        try:
-            share = parse_number(weight if colon else "")
-        except InvalidArgumentError:  # A path without a weight.
-            if colon and Path(path).exists() > Path(source).exists():
-                raise
-            datasets[name] = open_parquet(options, source)
-        else:
-            datasets[name] = open_parquet(options, path), share
-    caps = pairs_of(options.max_epochs, "--max-epochs NAME=N")
-    given = same_named(options, mix) | {
-        "stages": [_stage(words) for words in options.stage],
-        "max_epochs": {name: whole_number(count) for name, count in caps},
-    }
-    return mix(datasets, **given)
-
-
-def _stage(words: list[str]) -> Stage:
-    given = dict(pairs_of(words, "--stage step=N NAME=WEIGHT ..."))
-    starts = {
-        name: whole_number(given.pop(key))
-        for key, name in (("step", "start_step"), ("tokens", "start_tokens"))
-        if key in given
-    }
-    anneal = whole_number(given.pop("anneal", "0"))
-    weights = {name: parse_number(weight) for name, weight in given.items()}
-    return Stage(weights=weights, anneal=anneal, **starts)
-
-
 def make_tokenizer(options: argparse.Namespace) -> Tokenizer:
     """Make the tokenizer that was asked for."""
     return Tokenizer(
         options.tokenize,
-        pattern=options.pattern,
+        pattern=getattr(options, "pattern", None),
         special_tokens=getattr(options, "special_tokens", None),
         storage_options=storage_options(options, options.tokenize),
     )
@@ -175,6 +130,8 @@ def make_sequences(options: argparse.Namespace) -> Cut:
     Raises:
         InvalidArgumentError: If there is no length.
     """
+    if options.documents and options.packed:
+        raise InvalidArgumentError("give --packed or --documents, not both")
     if options.documents:
         return Documents(max_length=options.length)
     if options.length is None:
@@ -186,94 +143,106 @@ def make_sequences(options: argparse.Namespace) -> Cut:
     return cut(**same_named(options, cut))
 
 
-def make_loader(
-    options: argparse.Namespace, dataset: AnyDataset | None = None, **settings: Any
-) -> Loader:
+def open_run(
+    options: argparse.Namespace, *, sound: bool = False
+) -> tuple[AnyLoader | AnyDataset, list[Damage]]:
+    """Return what the user's function makes, or the dataset of the paths.
+
+    Args:
+        options: The arguments.
+        sound: Leave out files that cannot be read.
+
+    Returns:
+        A loader of the rank and world size asked for, or a dataset or mixture; and the
+        damage in the files that were left out.
+
+    Raises:
+        InvalidArgumentError: If an argument cannot be right.
+        PagefeedError: If nothing can be read.
+    """
+    if not options.paths:
+        raise InvalidArgumentError(f"nothing is named: {HOW}; or paths and --column")
+    if not any(map(is_code, options.paths)):
+        if options.set:
+            raise InvalidArgumentError("--set is for a function: " + HOW)
+        data = open_paths(options)
+        damage = list[Damage]()
+        if sound:
+            data, damage = sound_part(data)
+        return selected(options, data), damage
+    word, *others = options.paths
+    if others:
+        raise InvalidArgumentError(f"{word} and {others[0]}: give one function alone")
+    made = called(word, options.set)
+    if not isinstance(made, AnyLoader | Source):
+        raise InvalidArgumentError(
+            f"{word} made {made!r:.60}: let it return the loader, or the mixture or "
+            "dataset"
+        )
+    own = OF_DATA | OF_LOADER if isinstance(made, AnyLoader) else OF_DATA
+    for flag in own.keys() & flags_of(options):
+        raise InvalidArgumentError(
+            f"{flag} is for paths: {word} says it itself. Give the function a "
+            f"parameter, and --set NAME=VALUE"
+        )
+    if isinstance(made, AnyLoader):
+        return _on_rank(options, made), []
+    return _sound(made) if sound else (cast("AnyDataset", made), [])
+
+
+def _on_rank(options: argparse.Namespace, loader: AnyLoader) -> AnyLoader:
+    """Return the loader for the rank, world size and epoch that were asked for."""
+    asked = flags_of(options)
+    if asked & {"--world-size", "--rank"}:
+        size = options.world_size
+        size = loader.world_size if size is None else size
+        rank, size = resolve_rank(getattr(options, "rank", 0), size)
+        loader = remade(loader, rank=rank, world_size=size)
+    if "--epoch" in asked:
+        loader.set_epoch(options.epoch)
+    return loader
+
+
+def _sound(data: Any) -> tuple[AnyDataset, list[Damage]]:
+    if not isinstance(data, Mixture):
+        return sound_part(data)
+    datasets, all_damage = dict[str, Any](), list[Damage]()
+    for name, dataset in data.datasets.items():
+        datasets[name], damage = sound_part(dataset)
+        all_damage += damage
+    return replace(data, datasets=datasets), all_damage
+
+
+def make_loader(options: argparse.Namespace, **settings: Any) -> Loader:
     """Make the loader of the run, of rank 0 where the verb has no ``--rank``.
 
     Args:
         options: The arguments.
-        dataset: A dataset to use instead of the one that the arguments name.
-        **settings: Settings of the loader that replace those of the arguments.
+        **settings: Settings of a loader of paths that replace those of the arguments.
     """
-    data = make_dataset(options) if dataset is None else dataset
-    block = None if options.shuffle == "none" else options.shuffle
-    window = int(options.window) if options.window.isdecimal() else options.window
-    sizes = options.batch_size, options.batch_tokens, options.global_batch_size
-    given = {"rank": 0} | same_named(options, Loader)
-    given |= {
-        "global_batch_size": _step_sizes(options.global_batch_size),
-        "sequences": make_sequences(options),
-        "batch_size": 8 if sizes == (None, None, None) else options.batch_size,
-        "shuffle": Shuffle(block=block, window=window, passes=options.passes),
-    }
-    loader = Loader(data, **given | settings)
-    loader.set_epoch(options.epoch)
-    return loader
-
-
-def _step_sizes(sizes: list[Any] | None) -> Any:
-    """Return the one size of all steps, or stages."""
-    return sizes[0] if sizes and isinstance(sizes[0], int) and not sizes[1:] else sizes
-
-
-def make_dataset(options: argparse.Namespace) -> AnyDataset:
-    """Return the dataset or mixture that the arguments name.
-
-    Raises:
-        InvalidArgumentError: If they name none, or both.
-        PagefeedError: If a file of it cannot be read.
-    """
-    _check_paths(options)
-    if options.mix:
-        return _make_mixture(options)
-    return selected(options, open_paths(options))
-
-
-def make_sound_dataset(options: argparse.Namespace) -> tuple[AnyDataset, list[Damage]]:
-    """Return the readable files of a dataset, and the damage in the others.
-
-    Raises:
-        PagefeedError: If nothing can be read.
-    """
-    _check_paths(options)
-    if not options.mix:
-        sound, damage = sound_part(open_paths(options))
-        return selected(options, sound), damage
-    mixed, all_damage = _make_mixture(options), list[Damage]()
-    datasets: dict[str, Any] = {}
-    for name, dataset in mixed.datasets.items():
-        datasets[name], damage = sound_part(dataset)
-        all_damage += damage
-    return replace(mixed, datasets=datasets), all_damage
+    return make_sound_loader(options, sound=False, **settings)[0]
 
 
 def make_sound_loader(
-    options: argparse.Namespace, **settings: Any
+    options: argparse.Namespace, *, sound: bool = True, **settings: Any
 ) -> tuple[Loader, list[Damage]]:
     """Return a loader of the readable files, and the damage in the others."""
-    data, damage = make_sound_dataset(options)
-    return make_loader(options, data, **settings), damage
-
-
-def named_function(name: str, option: str) -> Callable[..., Any]:
-    """Return the function MODULE:NAME; the module may be in the current folder.
-
-    Raises:
-        InvalidArgumentError: If there is no such function.
-    """
-    sys.path.insert(0, os.getcwd())
-    try:
-        function = pkgutil.resolve_name(name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InvalidArgumentError(
-            f"{option} {name} is not MODULE:NAME of a function: {error}"
-        ) from error
-    finally:
-        sys.path.remove(os.getcwd())
-    if not callable(function):
-        raise InvalidArgumentError(f"{option} {name} is not a function")
-    return function
+    made, damage = open_run(options, sound=sound)
+    if isinstance(made, AnyLoader):
+        # Functions that need more than any loader has refuse it, by what they need.
+        return cast("Loader", made), damage
+    if options.eos is None and made.tokenizer is not None:
+        options.eos = made.tokenizer.eos
+    given = {"rank": 0} | same_named(options, Loader)
+    given |= {
+        "sequences": make_sequences(options),
+        "batch_size": 8 if options.batch_size is None else options.batch_size,
+        "shuffle": None if options.shuffle == "none" else options.shuffle,
+        "world_size": 1 if options.world_size is None else options.world_size,
+    }
+    loader = Loader(made, **given | settings)
+    loader.set_epoch(options.epoch)
+    return loader, damage
 
 
 def selected(
@@ -286,9 +255,9 @@ def selected(
     """
     tokenize = getattr(options, "tokenize", None)
     if not isinstance(dataset, ParquetDataset):
-        if any((options.where, tokenize, getattr(options, "erase", []))):
+        if options.where or tokenize:
             raise InvalidArgumentError(
-                "--where, --erase and --tokenize need columns, and "
+                "--where and --tokenize need columns, and "
                 f"{dataset.files[0]} has tokens alone: only Parquet has them"
             )
         return dataset
@@ -296,21 +265,7 @@ def selected(
         dataset = dataset.tokenize(make_tokenizer(options))
     if options.where is not None:
         dataset = dataset.where(options.where)
-    for predicate in getattr(options, "erase", []):
-        dataset = dataset.erase(where=predicate)
     return dataset
-
-
-def _check_paths(options: argparse.Namespace) -> None:
-    if bool(options.paths) == bool(options.mix):
-        raise InvalidArgumentError("give either paths, or --mix with its paths")
-    of_paths = any((options.where, options.tokenize, getattr(options, "erase", [])))
-    beside = any(getattr(options, flag[2:], None) for flag in BESIDE)
-    if options.mix and (of_paths or beside):
-        raise InvalidArgumentError(
-            "--where, --erase, --tokenize and further columns are for paths, not for a "
-            "--mix"
-        )
 
 
 def make_text_tokenizer(

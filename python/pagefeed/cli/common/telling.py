@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from pagefeed.cli.common.arguments import in_flags
+from pagefeed.cli.common.code import is_of_user
 from pagefeed.core._base import format_bytes, some_of
 from pagefeed.errors import one_line
 from pagefeed.reports import Check, Damage
@@ -48,6 +51,22 @@ def tell(
     if len(damaged) > MOST_LINES:
         print(f"DAMAGED: {len(damaged) - MOST_LINES:,} places more", file=sys.stderr)
     return 1 if damaged or not ok else 0
+
+
+def show_warning(
+    options: argparse.Namespace,
+    warning: Warning | str,
+    kind: type,
+    file: str,
+    line: int,
+    *_: object,
+) -> None:
+    """Print a warning: at the user's line, or in words of the flags."""
+    if is_of_user(file):
+        place, said = f"{os.path.relpath(file)}:{line}", str(warning)
+    else:
+        place, said = "pagefeed", in_flags(str(warning), options)
+    print(f"{place}: {kind.__name__}: {said}", file=sys.stderr)
 
 
 def _json(report: object) -> str:

@@ -204,7 +204,7 @@ def _advice(inspection: Inspection) -> list[str]:
         times = page.reads / inspection.pages
         advice.append(
             f"with this memory pages are read {times:.1f} times an epoch: give more "
-            "memory, or a smaller --window"
+            "memory, or a smaller window"
         )
     if inspection.checksum_share is not None and inspection.checksum_share < 1:
         advice.append(NO_CHECKSUMS.format(1 - inspection.checksum_share))
