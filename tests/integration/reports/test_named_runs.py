@@ -120,7 +120,7 @@ def test_settings_are_values_or_words(capsys):
         ("my_run.py:make_mixture --set wieght=1", "did you mean weight"),
         ("my_run.py:make_mixture --set weight=much", "weight=much is not a number"),
         ("my_run.py:make_mixture --set weight", "of the form --set NAME=VALUE"),
-        ("my_run.py:loader --set seed=1", "my_run.py:loader is no function"),
+        ("my_run.py:loader --set seed=1", "my_run.py:loader is not a function"),
         ("my_run.py:loader --length 8", "--length is for paths"),
         ("my_run.py:make_data --column text", "--column is for paths"),
         ("my_run.py:make_data", "--length is missing"),

@@ -77,7 +77,9 @@ def called(word: str, settings: Iterable[str]) -> Any:
         with running(word, "failed"):
             return made(**arguments)
     if given:
-        raise InvalidArgumentError(f"--set {next(iter(given))}: {word} is no function")
+        raise InvalidArgumentError(
+            f"--set {next(iter(given))}: {word} is not a function"
+        )
     return made
 
 
@@ -91,7 +93,7 @@ def near(name: str, names: Iterable[str]) -> str:
 
 @contextmanager
 def running(shown: str, what: str) -> Iterator[None]:
-    """Run code of the user as a script of its own; its errors name its line."""
+    """Run the user's code as a script; errors name its line."""
     words, sys.argv = sys.argv, [shown]
     try:
         yield
