@@ -1,4 +1,4 @@
-"""What the user's own code makes: ``train.py:make_loader``, called with ``--set``."""
+"""Runs that the user's own code makes: ``train.py:make_loader``, with ``--set``."""
 
 from __future__ import annotations
 
