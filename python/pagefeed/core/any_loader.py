@@ -11,7 +11,6 @@ from pagefeed.core._base import (
     Facts,
     check_whole,
     format_bytes,
-    html_of,
     text_of,
     warn_user,
 )
@@ -252,9 +251,6 @@ class AnyLoader:
 
     def __repr__(self) -> str:
         return text_of(type(self).__name__, self._facts())
-
-    def _repr_html_(self) -> str:
-        return html_of(type(self).__name__, self._facts())
 
     def _facts(self) -> Facts:
         return {

@@ -4,29 +4,22 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from pagefeed.caches import (
-    ArrayWriter,
-    derived_arrays,
-    derived_key,
     document_lengths,
 )
 from pagefeed.core._base import (
     Int64Array,
     StoredNumbers,
-    Work,
-    in_order,
     joined_ranges,
     lazy,
-    logger,
 )
 from pagefeed.core.dataset import (
     Spans,
-    lengths_of_rows,
     refuse_null_tokens,
     refuse_texts,
     refuse_unknown_rows,
@@ -34,76 +27,8 @@ from pagefeed.core.dataset import (
 from pagefeed.core.sequences import DocumentParts, Segments, SequenceLayout, SpanIndex
 from pagefeed.errors import UnsupportedError
 
-VERSION = 2
-SPANS_AT_ONCE = 64
-_known: dict[str, LengthCounts] = {}
-"""Counts of this process, some 100 KB each at most."""
-
-
-class LengthCounts(NamedTuple):
-    """Number of rows of each length; arrays int64 [lengths]."""
-
-    length: Int64Array
-    """Tokens of a row, rising."""
-    num_rows: Int64Array
-    """Rows of this length."""
-
-    def cut_tokens(self, most: int) -> int:
-        """Return the tokens of all rows, after cutting each to ``most``.
-
-        Example:
-            >>> LengthCounts(np.array([2, 9]), np.array([3, 1])).cut_tokens(4)
-            10
-        """
-        return int((np.minimum(self.length, most) * self.num_rows).sum())
-
-
-def length_counts(spans: Spans) -> LengthCounts:
-    """Count the rows of each length.
-
-    All pages of the rows are read, once in a process: with a cache folder of the index
-    the counts are kept there, for all processes and later runs.
-
-    Args:
-        spans: The rows.
-
-    Raises:
-        UnsupportedError: If the column is not a list of integers.
-    """
-    index = spans.index
-    key = derived_key(index, str(VERSION), spans.fingerprint)
-    if key in _known:
-        return _known[key]
-
-    def write(writer: ArrayWriter) -> None:
-        logger.info("the lengths of %d rows are read, once", spans.num_rows)
-        length, num_rows = _counted(spans)
-        writer.append("length", length)
-        writer.append("num_rows", num_rows)
-
-    stored = derived_arrays(index, "lengths", key, write)
-    _known[key] = LengthCounts(stored["length"], stored["num_rows"])
-    return _known[key]
-
-
-def _counted(spans: Spans) -> LengthCounts:
-    """Read the rows, some spans at a time."""
-
-    def count(first: int) -> tuple[Int64Array, Int64Array]:
-        stop = min(first + SPANS_AT_ONCE, len(spans))
-        lengths = lengths_of_rows(spans, first, stop)
-        return np.unique(lengths, return_counts=True)
-
-    counts = LengthCounts(*np.zeros((2, 0), dtype=np.int64))
-    with Work("lengths of rows", total=spans.num_rows, unit="rows") as work:
-        for length, num_rows in in_order(count, range(0, len(spans), SPANS_AT_ONCE)):
-            both = np.concatenate([counts.length, length])
-            distinct, index = np.unique(both, return_inverse=True)
-            totals = np.zeros(len(distinct), dtype=np.int64)
-            np.add.at(totals, index, np.concatenate([counts.num_rows, num_rows]))
-            counts = LengthCounts(distinct, totals)
-            work.advance(int(num_rows.sum()))
-    return counts
+AT_ONCE = 1 << 20
+"""Rows whose lengths are added up at a time."""
 
 
 class RowCut(Protocol):
@@ -163,7 +88,11 @@ class DocumentIndex(SpanIndex):
         most = self.documents.max_length
         if most is None or not self.has_tokens:
             return self.spans.num_values if self.has_tokens else 0
-        return length_counts(self.spans).cut_tokens(most)
+        lengths, total = document_lengths(self.spans), 0
+        for begin in range(0, len(lengths), AT_ONCE):
+            some = np.minimum(lengths[begin : begin + AT_ONCE], most)
+            total += int(some.sum(dtype=np.float64))
+        return total
 
     def first_of_spans(self, spans: Int64Array) -> Int64Array:
         """Return the documents before each of ``spans``: int64."""

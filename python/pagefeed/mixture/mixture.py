@@ -13,7 +13,6 @@ from pagefeed.core._base import (
     check_number,
     check_positive,
     check_whole,
-    html_table,
 )
 from pagefeed.core.dataset import Dataset, Source, SourceKind, check_dataset
 from pagefeed.errors import InvalidArgumentError
@@ -202,15 +201,6 @@ class Mixture(Source):
         )
         stages = f", {len(self.stages)} stages" if self.stages else ""
         return f"Mixture({shown}{stages})"
-
-    def _repr_html_(self) -> str:
-        header = ("dataset", "weight", "column", "files", "rows", "tokens")
-        rows = []
-        for name, dataset in self.datasets.items():
-            facts = dataset.facts()
-            weight = None if self.weights is None else f"{self.weights[name]:g}"
-            rows.append((name, weight, *(facts.get(key) for key in header[2:])))
-        return html_table("Mixture", header, rows)
 
 
 def mix(

@@ -19,7 +19,6 @@ from pagefeed.core._base import (
     check_choice,
     check_positive,
     check_vocab_size,
-    html_of,
     lazy,
     num_processors,
     text_of,
@@ -161,9 +160,6 @@ class Tokenizer:
 
     def __repr__(self) -> str:
         return text_of(type(self).__name__, self._facts())
-
-    def _repr_html_(self) -> str:
-        return html_of(type(self).__name__, self._facts())
 
     def _facts(self) -> Facts:
         return {

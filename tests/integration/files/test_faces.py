@@ -159,25 +159,15 @@ def test_selections_show_what_is_known(dataset):
     assert repr(good).endswith(f"rows=50, tokens={tokens})")
 
 
-def test_tables_of_notebooks_are_escaped(dataset):
-    chosen = dataset.where("text == '<script>'")
-    shown = chosen._repr_html_()
-    assert "<script>" not in shown
-    assert "&lt;script&gt;" in shown
-    assert shown.startswith("<table>")
-    assert "<td" in dataset.index._repr_html_()
+def test_an_index_shows_its_pages(dataset):
     assert "PageIndex(column='input_ids', files=2, pages=" in repr(dataset.index)
 
 
 def test_mixtures_show_names_and_weights(dataset):
     mixed = pf.mix({"<web>": (dataset, 0.7), "code": (dataset, 0.3)})
     assert repr(mixed) == "Mixture(<web>: 0.7, code: 0.3)"
-    shown = mixed._repr_html_()
-    assert "&lt;web&gt;" in shown
-    assert "0.7" in shown
     by_size = pf.mix({"web": dataset})
     assert repr(by_size) == "Mixture(web)"
-    assert "web" in by_size._repr_html_()
 
 
 def test_loaders_show_their_run(loader):
@@ -194,7 +184,6 @@ def test_loaders_show_their_run(loader):
         "memory='8.0 MiB'",
     ):
         assert part in shown
-    assert "<td" in loader._repr_html_()
 
 
 def test_endless_loaders_show_themselves(folder):

@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
-from pagefeed.caches import derived_arrays, derived_key
-from pagefeed.documents.document_index import length_counts
+from pagefeed.caches import derived_arrays, derived_key, document_lengths
 from pagefeed.errors import MissingFileError, StaleFileError
 
 USES: dict[str, Callable[[pf.dataset.ParquetDataset], Any]] = {
@@ -20,7 +19,7 @@ USES: dict[str, Callable[[pf.dataset.ParquetDataset], Any]] = {
     "quantiles": lambda dataset: dataset.tiers("quality", quantiles=2),
     "by_length": lambda dataset: len(dataset.by_length([3])["tokens < 3"]),
     "split": lambda dataset: len(dataset.split(a=0.5, b=0.5)["a"]),
-    "lengths": lambda dataset: length_counts(dataset.spans),
+    "lengths": lambda dataset: document_lengths(dataset.spans),
     "packed": lambda dataset: pf.Loader(
         dataset, sequences=pf.Packed(8, split="never"), batch_size=1
     ),

@@ -11,9 +11,9 @@ import pytest
 
 import pagefeed as pf
 from made.numbered import numbered_loader, write_numbered
+from pagefeed.caches import document_lengths
 from pagefeed.core._base import Work, in_order
 from pagefeed.core._base import progress as progress_module
-from pagefeed.documents.document_index import length_counts
 from pagefeed.errors import InvalidArgumentError, MissingDependencyError
 
 
@@ -78,8 +78,10 @@ def test_opened_index_is_not_built(folder, tmp_path, reports):
 
 
 def test_lengths(folder, reports):
-    length_counts(dataset_of(folder).spans)
-    assert len(check_reports(reports, "lengths of rows", 600, "rows")) > 3
+    spans = dataset_of(folder).spans
+    document_lengths(spans)
+    pieces = -(-len(spans) // 256)
+    assert check_reports(reports, "costs of sequences", pieces, "pieces")
 
 
 def test_selections_and_their_tokens(folder, reports):

@@ -75,7 +75,7 @@ def test_cut_documents_have_their_share(folders, tmp_path, monkeypatch, cache_di
     assert abs(found["long"] / total - 0.5) < 0.03
     for name, count in found.items():
         assert abs(loader.stats()[f"{name}/tokens"] - count) < 0.05 * count
-    assert len(list(tmp_path.glob("lengths-*"))) == (2 if cache_dir else 0)
+    assert len(list(tmp_path.glob("costs-*"))) == (2 if cache_dir else 0)
 
 
 def test_selected_documents_are_counted_by_their_own_lengths(folders):
@@ -121,7 +121,7 @@ def test_samples_are_counted_without_reading(folders, monkeypatch):
     def refuse(*_: Any) -> None:
         raise AssertionError("lengths are read")
 
-    monkeypatch.setattr("pagefeed.documents.document_index.length_counts", refuse)
+    monkeypatch.setattr("pagefeed.documents.document_index.document_lengths", refuse)
     mixed = halves(folders, unit="sequences", max_steps=50)
     loader = make(mixed, pf.Documents(max_length=16))
     rows = [int(row) // APART for batch in loader for row in batch["input_ids"][:, 0]]

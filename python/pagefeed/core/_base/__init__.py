@@ -34,7 +34,7 @@ from pagefeed.core._base.arrays import (
     sorted_with_places,
     to_bfloat16,
 )
-from pagefeed.core._base.faces import Facts, html_of, html_table, some_of, text_of
+from pagefeed.core._base.faces import Facts, some_of, text_of
 from pagefeed.core._base.fields import FIELDS, IGNORED, LABELS, FieldEntry
 from pagefeed.core._base.late import is_made, lazy, logger, require
 from pagefeed.core._base.progress import (
@@ -75,8 +75,6 @@ __all__ = [
     "distinct",
     "finished",
     "format_bytes",
-    "html_of",
-    "html_table",
     "in_order",
     "is_made",
     "joined_ranges",

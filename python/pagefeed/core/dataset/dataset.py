@@ -12,7 +12,6 @@ from typing import Any, Literal, TypeAlias
 from pagefeed.core._base import (
     Facts,
     check_column,
-    html_of,
     is_made,
     lazy,
     text_of,
@@ -239,9 +238,6 @@ class Dataset(Source):
 
     def __repr__(self) -> str:
         return text_of(type(self).__name__, self.facts())
-
-    def _repr_html_(self) -> str:
-        return html_of(type(self).__name__, self.facts())
 
     def check_not_empty(self) -> None:
         """Raise an error if rows were selected and none are left.

@@ -20,7 +20,6 @@ from pagefeed.core._base import (
     check_positive,
     check_whole,
     distinct,
-    html_of,
     lazy,
     looked_up,
     text_of,
@@ -202,9 +201,6 @@ class PageIndex:
 
     def __repr__(self) -> str:
         return text_of(type(self).__name__, self._facts())
-
-    def _repr_html_(self) -> str:
-        return html_of(type(self).__name__, self._facts())
 
     def _facts(self) -> Facts:
         return {

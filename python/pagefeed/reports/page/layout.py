@@ -5,8 +5,6 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 
-from pagefeed.core._base import html_table
-
 STYLE = """
 :root { color-scheme: light; --page: #fff; --ink: #1a202c; --faint: #4a5568;
   --line: #cbd5e0; --strong: #a0aec0; --bad: #9b2c2c; }
@@ -76,5 +74,22 @@ def section(title: str, *parts: str) -> str:
 
 
 def table(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """Return a table, which scrolls where it is too wide."""
-    return f'<div class="scroll">{html_table("", header, rows, style="")}</div>'
+    """Return a table, which scrolls where it is too wide; all of it is escaped.
+
+    The first cell of a row is its name. None gives an empty cell.
+    """
+    names = "".join(f"<th>{html.escape(name)}</th>" for name in header)
+    head = f"<thead><tr>{names}</tr></thead>" if names else ""
+    lines = []
+    for name, *cells in rows:
+        values = "".join(f"<td>{_cell(value)}</td>" for value in cells)
+        lines.append(f"<tr><th>{_cell(name)}</th>{values}</tr>")
+    return f'<div class="scroll"><table>{head}{"".join(lines)}</table></div>'
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    if isinstance(value, list | tuple):
+        return html.escape(", ".join(map(str, value)))
+    return "" if value is None else html.escape(str(value))

@@ -1,15 +1,12 @@
-"""Texts that ``tokenize`` reads by pages: as pyarrow reads them, damage and all."""
+"""Texts of Parquet that ``tokenize`` reads: in parts, and up to the damage."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import pagefeed as pf
-from pagefeed import _core
 from pagefeed.prepare.texts import (
     Wanted,
     find_inputs,
-    parquet_files,
     ranges_of,
     read_range,
 )
@@ -59,23 +56,6 @@ def read(path, most=1 << 40):
     return found, rejected
 
 
-def read_by_pyarrow(path, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(parquet_files, "TEXT_BYTES", 1 << 40)
-        return read(path)
-
-
-@pytest.fixture
-def without_pyarrow(monkeypatch):
-    """No row is read by pyarrow."""
-
-    def refuse(*_):
-        raise AssertionError("pyarrow was asked for rows")
-
-    monkeypatch.setattr(parquet_files, "_batches", refuse)
-
-
-@pytest.mark.usefixtures("without_pyarrow")
 @pytest.mark.parametrize("most", [1 << 40, 1], ids=["file", "groups"])
 @pytest.mark.parametrize(
     "options",
@@ -96,14 +76,13 @@ def test_all_texts_are_read_in_order(tmp_path, options, most):
     assert not rejected
 
 
-@pytest.mark.usefixtures("without_pyarrow")
 def test_large_strings_are_read(tmp_path):
     texts = pa.array(made_texts(), pa.large_string())
     found, _ = read(write(tmp_path / "a.parquet", texts))
     assert [text for _, text in found] == texts.cast(pa.large_binary()).to_pylist()
 
 
-def test_a_text_that_is_not_utf8_costs_no_other(tmp_path, monkeypatch):
+def test_a_text_that_is_not_utf8_costs_no_other(tmp_path):
     rows = stored(made_texts())
     rows[1500] = b"\xff" * 300
     wrong = pa.array(rows, pa.binary()).view(pa.string())
@@ -112,11 +91,10 @@ def test_a_text_that_is_not_utf8_costs_no_other(tmp_path, monkeypatch):
     assert [text for _, text in found] == rows
     assert [at for at, _ in found] == [f"row {n}" for n in range(NUM_ROWS)]
     assert not rejected
-    assert (found, rejected) == read_by_pyarrow(path, monkeypatch)
 
 
 @pytest.mark.parametrize("at", [0.5, 0.99])
-def test_rows_after_damage_in_a_row_group_are_told(tmp_path, monkeypatch, at):
+def test_rows_after_damage_in_a_row_group_are_told(tmp_path, at):
     path = write(tmp_path / "a.parquet", made_texts(), use_dictionary=False)
     chunk = pq.ParquetFile(path).metadata.row_group(1).column(1)
     data = bytearray(path.read_bytes())
@@ -127,44 +105,15 @@ def test_rows_after_damage_in_a_row_group_are_told(tmp_path, monkeypatch, at):
     first = 2 * GROUP_ROWS - num_rejected
     assert position == f"rows {first} to {2 * GROUP_ROWS - 1}"
     assert GROUP_ROWS < first < 2 * GROUP_ROWS
-    # As far as pyarrow reads, or farther: to the damaged page.
-    assert first >= 2 * GROUP_ROWS - read_by_pyarrow(path, monkeypatch)[1][0][1]
     kept = [n for n in range(NUM_ROWS) if not first <= n < 2 * GROUP_ROWS]
     assert [at for at, _ in found] == [f"row {n}" for n in kept]
     texts = stored(made_texts())
     assert [text for _, text in found] == [texts[n] for n in kept]
 
 
-@pytest.mark.parametrize("is_indexed", [True, False])
-def test_a_damaged_page_header_is_named(tmp_path, is_indexed):
-    path = tmp_path / "a.parquet"
-    write(path, made_texts(), use_dictionary=False, write_page_index=is_indexed)
-    index = _core.Index.build(
-        [str(path)], "text", page_index=True, verify_checksums=True, num_threads=1
-    )
-    pages = [index.locate(page) for page in range(index.num_pages)]
-    [(_, _, page, first, _, offset, _)] = [at for at in pages if at[1:3] == (1, 3)]
-    data = bytearray(path.read_bytes())
-    data[offset] ^= 0xFF
-    path.write_bytes(data)
-    tok = pf.Tokenizer(lambda text: list(text.encode()), vocab_size=256)
-    # Without an index, pages behind the damage cannot be found.
-    row = first if is_indexed else GROUP_ROWS
-    place = f"{path}, rows {row} to {2 * GROUP_ROWS - 1}: row group 1, column text, "
-    with pytest.raises(pf.errors.CorruptFileError) as error:
-        pf.tokenize(path, tmp_path / "out", tokenizer=tok)
-    assert f"{place}page {page}, offset {offset}: " in str(error.value)
-    done = pf.tokenize(
-        path, tmp_path / "some", tokenizer=tok, on_error="skip", max_rejected=0.5
-    )
-    assert done.num_documents == NUM_ROWS - (2 * GROUP_ROWS - row)
-    assert done.num_rejected == 2 * GROUP_ROWS - row
-
-
 @pytest.mark.parametrize("settings", [{}, {"dictionary_pagesize_limit": 1 << 30}])
-def test_no_page_is_decoded_to_many_bytes(tmp_path, monkeypatch, settings):
+def test_no_page_is_decoded_to_many_bytes(tmp_path, settings):
     """A page of a few bytes can name a long text often; or hold many."""
-    monkeypatch.setattr(parquet_files, "PAGE_BYTES", 1 << 20)
     texts = [f"{n % 7} " * 20_000 for n in range(200)]
     options = {"data_page_size": 1 << 30, "write_batch_size": 200, **settings}
     path = write(
