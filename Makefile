@@ -22,7 +22,7 @@ HAVE_DEMO := $(VENV)/demo.stamp
 HAVE_TEST := $(VENV)/test.stamp
 HAVE_DEV := $(VENV)/dev.stamp
 # All extras but torch, which is large: where it is absent, tests of it are skipped.
-LIGHT := tokenizers sentencepiece tiktoken pyarrow chat demo iceberg delta s3
+LIGHT := tokenizers sentencepiece tiktoken pyarrow prometheus chat demo iceberg delta s3
 HAVE_CORE := $(VENV)/core.stamp
 HAVE_QUICK := $(VENV)/quick.stamp
 # An S3-compatible server for the tests of remote storage.

@@ -9,7 +9,6 @@ from pagefeed.errors import InvalidArgumentError
 
 REMOVED = {
     "reports.order_statistics": "`benchmarks/order_statistics` of the repository",
-    "metrics.serve": "prometheus_client, as docs/reference/metrics.md shows",
     "TeacherWriter": "pyarrow, as docs/explanation/distillation.md shows",
     "mixing.ADO": "`examples/policies/ado.py` of the repository",
     "mixing.ExcessLoss": "`examples/policies/excess_loss.py` of the repository",

@@ -1,11 +1,14 @@
-"""A run's numbers: rates, names that trackers accept, the alarm."""
+"""A run's numbers: rates, names that trackers accept, Prometheus, the alarm."""
 
 import re
+import socket
+from contextlib import ExitStack
+from urllib.request import urlopen
 
 import pytest
 
 from pagefeed.errors import InvalidArgumentError, WaitWarning
-from pagefeed.metrics import WaitAlarm
+from pagefeed.metrics import WaitAlarm, serve
 from pagefeed.metrics.meter import Meter, over_ranks
 
 COUNTERS = {
@@ -90,6 +93,43 @@ def test_the_slowest_rank_counts():
         "data/tokens_per_second": 15,
         "data/step": 7,
     }
+
+
+def test_prometheus_reads_them():
+    pytest.importorskip("prometheus_client", reason="prometheus is not installed")
+    metrics = meter_at(0, 1).read(MIXED) | {"data/epoch": 3}
+    with (
+        serve(lambda: metrics, port=0, host="localhost") as endpoint,
+        urlopen(f"http://localhost:{endpoint.port}/metrics") as answer,
+    ):
+        lines = answer.read().decode().splitlines()
+    assert "# TYPE pagefeed_wait_seconds_total counter" in lines
+    assert 'pagefeed_mix_share{source="web"} 0.75' in lines
+    assert "pagefeed_epoch 3.0" in lines
+    samples = [line.partition("{")[0].partition(" ")[0] for line in lines]
+    assert all(re.fullmatch(r"#|pagefeed_[a-z_]+", name) for name in samples)
+    assert len(lines) > 2 * len(metrics)
+
+
+def test_silent_clients_are_few_and_do_not_stay(monkeypatch):
+    pytest.importorskip("prometheus_client", reason="prometheus is not installed")
+    monkeypatch.setattr("pagefeed.metrics.prometheus.MOST_SECONDS", 0.3)
+    with ExitStack() as stack:
+        endpoint = stack.enter_context(serve(dict, port=0))
+        address = "127.0.0.1", endpoint.port
+        clients = [
+            stack.enter_context(socket.create_connection(address, 5)) for _ in range(33)
+        ]
+        for client in reversed(clients):  # The last one at once, the others in time.
+            assert client.recv(1) == b""
+        with urlopen(f"http://127.0.0.1:{endpoint.port}/metrics", timeout=5) as answer:
+            assert answer.status == 200
+
+
+@pytest.mark.parametrize("port", [-1, 65536, "http"])
+def test_a_port_is_a_number(port):
+    with pytest.raises(InvalidArgumentError, match="port"):
+        serve(dict, port=port)
 
 
 def test_the_alarm_rings_once_for_each_time_of_waiting():

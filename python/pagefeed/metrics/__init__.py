@@ -1,9 +1,7 @@
-"""Metrics of a run, under names that every tracker accepts, and an alarm."""
+"""Metrics of a run, under names that every tracker accepts, and their outputs."""
 
-from pagefeed._removed import refuse_removed_of
 from pagefeed.metrics.alarm import WaitAlarm
 from pagefeed.metrics.meter import Meter
+from pagefeed.metrics.prometheus import Endpoint, serve
 
-__all__ = ["Meter", "WaitAlarm"]
-
-refuse_removed_of(__name__)
+__all__ = ["Endpoint", "Meter", "WaitAlarm", "serve"]
