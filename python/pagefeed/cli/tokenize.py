@@ -57,7 +57,7 @@ ARGUMENTS = {
     **parameters(
         tokenize,
         "output tools train_on format on_error column_name shard_size page_size "
-        "compression num_threads retries engine",
+        "compression num_threads retries engine min_tokens max_tokens",
     ),
     "--roles": arg([], "names of the data's roles in the template", metavar=ROLES),
     "--mask": arg([], "parts of answers that are not learned", metavar="PART"),
@@ -99,6 +99,7 @@ def run(options: argparse.Namespace) -> int:
     if done.num_rejected:
         lines += [f"{done.num_rejected:,} records rejected: {done.folder}/_rejected"]
     lines += [f"  {count:,} {reason}" for reason, count in done.reasons.items()]
+    lines += [f"{n:,} left out: {reason}" for reason, n in done.left_out.items()]
     return tell(options, asdict(done) | used | {"seconds": round(seconds, 3)}, lines)
 
 

@@ -2,19 +2,22 @@
 
 :func:`convert` reads the documents of any dataset in order and writes them in one of
 :data:`TOKEN_FORMATS`. :func:`tokenize` writes the tokens of texts: ``texts/`` reads
-the inputs, ``tokenizing/`` writes the files. ``vocabulary/`` trains and extends
-tokenizers.
+the inputs, ``tokenizing/`` writes the files. ``vocabulary/`` trains, extends
+and compares tokenizers.
 """
 
 from pagefeed.prepare.conversion import TOKEN_FORMATS, Conversion, convert
 from pagefeed.prepare.texts import FORMATS
 from pagefeed.prepare.tokenizing import Tokenized, tokenize
 from pagefeed.prepare.vocabulary import (
+    ComparedSource,
+    ComparedTokenizer,
     ExtendedTokenizer,
     NewToken,
     SampledSource,
     TokenRate,
     TrainedTokenizer,
+    compare_tokenizers,
     extend_embeddings,
     extend_tokenizer,
     train_tokenizer,
@@ -23,6 +26,8 @@ from pagefeed.prepare.vocabulary import (
 __all__ = [
     "FORMATS",
     "TOKEN_FORMATS",
+    "ComparedSource",
+    "ComparedTokenizer",
     "Conversion",
     "ExtendedTokenizer",
     "NewToken",
@@ -30,6 +35,7 @@ __all__ = [
     "TokenRate",
     "Tokenized",
     "TrainedTokenizer",
+    "compare_tokenizers",
     "convert",
     "extend_embeddings",
     "extend_tokenizer",

@@ -11,7 +11,7 @@ from pagefeed.tokenizer.masks import TrainOn
 from pagefeed.tokenizer.ranks import pattern_of
 from pagefeed.tokenizer.row_text import TextOfRow
 from pagefeed.tokenizer.rows import ChatRows, Rows, check_learned, on_day, row_encoder
-from pagefeed.tokenizer.tokenizer import Tokenizer
+from pagefeed.tokenizer.tokenizer import TokenIds, Tokenizer
 
 __all__ = [
     "IGNORED",
@@ -20,6 +20,7 @@ __all__ = [
     "ChatTemplate",
     "Rows",
     "TextOfRow",
+    "TokenIds",
     "Tokenizer",
     "TrainOn",
     "check_learned",

@@ -253,6 +253,20 @@ class Tokenizer:
         """Id of the token that begins a document; None if there is none."""
         return self._id_of("bos", _BEGINS)
 
+    @lazy
+    def unknown(self) -> int | None:
+        """Id that stands for whatever has no token; None if there is none."""
+        if self._pieces is not None:
+            return int(self._pieces.unk_id())
+        if self.kind != "tokenizers":
+            return None
+        model = json.loads(self.to_json())["model"]
+        if model["type"] == "Unigram":
+            unknown: int | None = model.get("unk_id")
+            return unknown
+        token = model.get("unk_token")
+        return None if token is None else self._find(token)
+
     def _id_of(self, name: str, usual: Iterable[str]) -> int | None:
         """Return the id of a token as given, of the source, or of a usual name."""
         given = self._settings[name]

@@ -117,9 +117,9 @@ def test_sources_are_drawn_by_temperature(texts, tmp_path):
             temperature=temperature,
             sample=40_000,
         )
-        assert [each.name for each in done.sources] == ["de", "en", "ja"]
+        assert [each.source for each in done.sources] == ["de", "en", "ja"]
         total = sum(each.sampled_bytes for each in done.sources)
-        return {each.name: each.sampled_bytes / total for each in done.sources}
+        return {each.source: each.sampled_bytes / total for each in done.sources}
 
     proportional, even = shares(1), shares(1e6)
     assert proportional["ja"] < 0.1 < proportional["en"]

@@ -24,11 +24,15 @@ from pagefeed.prepare import TokenRate, train_tokenizer
 FORM = "NAME=PATH"
 
 
-TEXTS = {
-    **PATHS,
+DATASET = {
     "--dataset": arg(
         [], "sources by name, in place of PATH", action="extend", metavar=FORM
-    ),
+    )
+}
+"""The argument that names texts by their sources."""
+TEXTS = {
+    **PATHS,
+    **DATASET,
     "--where": FILES["--where"],
     **parameters(
         train_tokenizer,
@@ -63,30 +67,33 @@ def _texts(options: argparse.Namespace, paths: Paths) -> ParquetDataset:
 
 def as_rows(rates: Sequence[TokenRate]) -> list[dict[str, Any]]:
     """Return token rates in the form of JSON."""
-    names = ("tokens_per_byte", "tokens_per_word")
-    return [
-        asdict(rate) | {name: getattr(rate, name) for name in names} for rate in rates
-    ]
+    rows = []
+    for rate in rates:
+        kind = type(rate)
+        names = [n for n in dir(kind) if isinstance(getattr(kind, n), property)]
+        rows.append(asdict(rate) | {name: getattr(rate, name) for name in names})
+    return rows
 
 
 def rate_lines(
     after: Sequence[TokenRate], before: Sequence[TokenRate] = ()
 ) -> list[str]:
     """Return lines with the tokens for held-out texts, before and after."""
-    header = ["source", "rows", "bytes", "tokens", "per byte", "per word"]
+    header = ["source", "rows", "bytes", "tokens", "per byte", "per word", "unknown"]
     header += ["tokens before", "per byte", "fewer"] * bool(before)
     rows = []
     for index, rate in enumerate(after):
         row: list[object] = [rate.source, rate.num_rows, rate.num_bytes]
-        row += [rate.num_tokens, _shown(rate.tokens_per_byte)]
-        row.append(_shown(rate.tokens_per_word))
+        row += [rate.num_tokens, shown(rate.tokens_per_byte)]
+        row += [shown(rate.tokens_per_word), shown(rate.unknown_rate)]
         if before:
             was = before[index]
             fewer = 1 - rate.num_tokens / was.num_tokens if was.num_tokens else 0
-            row += [was.num_tokens, _shown(was.tokens_per_byte), f"{fewer:.1%}"]
+            row += [was.num_tokens, shown(was.tokens_per_byte), f"{fewer:.1%}"]
         rows.append(row)
     return [f"held out: {len(after)} sources", *table_lines(header, rows)]
 
 
-def _shown(rate: float | None) -> str:
+def shown(rate: float | None) -> str:
+    """Return a rate as text."""
     return "-" if rate is None else f"{rate:.4f}"

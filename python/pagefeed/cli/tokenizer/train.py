@@ -15,7 +15,14 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from pagefeed.cli.common import parameters, same_named, tell
+from pagefeed.cli.common import (
+    arg,
+    pairs_of,
+    parameters,
+    parse_number,
+    same_named,
+    tell,
+)
 from pagefeed.cli.tokenizer.texts import (
     TEXTS,
     as_rows,
@@ -24,16 +31,20 @@ from pagefeed.cli.tokenizer.texts import (
 )
 from pagefeed.prepare import train_tokenizer
 
-NAMES = "vocab_size model pattern character_coverage min_frequency"
+NAMES = "vocab_size model units pattern character_coverage min_frequency"
+WEIGHTS = "NAME=WEIGHT"
 OTHERS = parameters(train_tokenizer, "special_tokens byte_fallback")
 OTHERS["--special-tokens"]["nargs"] = "*"
 OTHERS["--byte-fallback"]["action"] = argparse.BooleanOptionalAction
+OTHERS["--weights"] = arg([], "share of each source", metavar=WEIGHTS)
 ARGUMENTS = TEXTS | parameters(train_tokenizer, NAMES) | OTHERS
 
 
 def run(options: argparse.Namespace) -> int:
     """Train and report."""
-    given = same_named(options, train_tokenizer)
+    pairs = pairs_of(options.weights, f"--weights {WEIGHTS}")
+    weights = {name: parse_number(weight) for name, weight in pairs}
+    given = same_named(options, train_tokenizer) | {"weights": weights or None}
     done = train_tokenizer(make_texts(options), **given)
     drawn = sum(source.sampled_bytes for source in done.sources)
     lines = [

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from pagefeed import _core
 from pagefeed.core._base import Int64Array, distinct
@@ -30,6 +32,8 @@ class Encoded(NamedTuple):
     num_learned: int
     """Rows with at least one labelled token; 0 without labels."""
     rejected: list[Rejected]
+    left_out: dict[str, int]
+    """Rows with too few or too many tokens, by reason."""
 
 
 def shard_schema(job: Job) -> Any:
@@ -75,29 +79,79 @@ def encode(
             column, name, job.wanted, file, batch.position_of
         )
         rejected += unfit
-    left_out: list[int] = []
+    unread: list[int] = []
 
     def reject(row: int, error: str) -> None:
         rejected.append(Rejected(file, batch.position_of(row), error))
-        left_out.append(row)
+        unread.append(row)
 
     source = batch.table.column(0)
+    chosen = _Chosen(job.num_tokens)
     if job.rows is None:
-        num_tokens = _texts(job, source, reject, num_threads, lists)
+        num_tokens = _texts(job, source, reject, num_threads, lists, chosen)
         num_learned = 0
     else:
         given = [source, *(columns[name] for name in job.rows.columns[1:])]
-        num_tokens, num_learned = _rows(job, job.rows, given, reject, lists)
+        num_tokens, num_learned = _rows(job, job.rows, given, reject, lists, chosen)
     written = {name: columns[name] for name in job.written}
-    if left_out:
-        rows = np.setdiff1d(np.arange(len(source)), left_out)
+    rows = np.setdiff1d(np.arange(len(source)), unread)
+    if chosen.rows is not None:
+        rows = rows[chosen.rows]
+    if len(rows) < len(source):
         written = {name: column.take(rows) for name, column in written.items()}
-    others, num_rows = arrow().table(written), len(source) - len(left_out)
-    return Encoded(others, num_rows, num_tokens, num_learned, rejected)
+    others = arrow().table(written)
+    left_out = chosen.left_out
+    return Encoded(others, len(rows), num_tokens, num_learned, rejected, left_out)
+
+
+class _Chosen:
+    """Rows with a number of tokens within bounds.
+
+    Args:
+        bounds: Least and most tokens; None for no bound.
+    """
+
+    def __init__(self, bounds: tuple[int | None, int | None]) -> None:
+        self.least, self.most = bounds
+        self.left_out: dict[str, int] = {}
+        """Rows that are left out, by reason."""
+        self.rows: npt.NDArray[np.bool_] | None = None
+        """Which rows are taken, of those that could be read; None for all."""
+
+    def __bool__(self) -> bool:
+        """Whether there is a bound."""
+        return (self.least, self.most) != (None, None)
+
+    def take(
+        self, counts: npt.NDArray[Any], *numbers: npt.NDArray[Any]
+    ) -> list[npt.NDArray[Any]]:
+        """Return tokens of rows, and numbers beside them, of the rows within bounds.
+
+        Args:
+            counts: Tokens of each row.
+            *numbers: Numbers for each token.
+        """
+        if not self:
+            return [counts, *numbers]
+        is_short = counts < (self.least or 0)
+        is_long = counts > (math.inf if self.most is None else self.most)
+        self.rows = ~(is_short | is_long)
+        reasons = {
+            f"fewer than {self.least} tokens": is_short,
+            f"more than {self.most} tokens": is_long,
+        }
+        self.left_out = {name: int(n.sum()) for name, n in reasons.items() if n.any()}
+        of_tokens = np.repeat(self.rows, counts)
+        return [counts[self.rows], *(own[of_tokens] for own in numbers)]
 
 
 def _texts(
-    job: Job, source: Any, reject: Reject, num_threads: int, lists: _core.ListFile
+    job: Job,
+    source: Any,
+    reject: Reject,
+    num_threads: int,
+    lists: _core.ListFile,
+    chosen: _Chosen,
 ) -> int:
     """Encode texts; return the number of tokens."""
     pa = arrow()
@@ -116,6 +170,17 @@ def _texts(
         rows = rows[~is_long]
         texts = texts.take(rows)
         borders = _borders(texts)
+    if chosen:
+        given = []
+        for row, text in zip(rows.tolist(), texts.to_pylist(), strict=True):
+            try:
+                given.append(text.decode())
+            except UnicodeDecodeError:
+                reject(row, "it is not UTF-8")
+        ids, counts = map(
+            _numbers, job.tokenizer.handle.encode_batch(given, num_threads)
+        )
+        return _added(job, lists, *chosen.take(counts, ids))
     data = texts.buffers()[2]
     content = np.frombuffer(b"" if data is None else data, np.uint8)
     num_tokens, largest, wrong = lists.encode(
@@ -165,6 +230,7 @@ def _rows(
     columns: Sequence[Any],
     reject: Reject,
     lists: _core.ListFile,
+    chosen: _Chosen,
 ) -> tuple[int, int]:
     """Encode chats, or texts of several columns, in Python with the GIL.
 
@@ -179,12 +245,24 @@ def _rows(
         reject(row, str(problem))
 
     encoded = encoder.encode_each(zip(*columns, strict=True), values, refuse)
-    num_tokens = len(encoded.ids)
-    if num_tokens:
-        _check_id(job.tokenizer, int(encoded.ids.max()))
-    lists.append(0, encoded.ids, encoded.counts)
     if not job.has_labels:
-        return num_tokens, 0
-    lists.append(1, encoded.labels.view(np.uint32), encoded.counts)
-    row_of_token = np.repeat(np.arange(len(encoded.counts)), encoded.counts)
-    return num_tokens, len(distinct(row_of_token[encoded.labels != IGNORED]))
+        return _added(job, lists, *chosen.take(encoded.counts, encoded.ids)), 0
+    counts, ids, labels = chosen.take(encoded.counts, encoded.ids, encoded.labels)
+    num_tokens = _added(job, lists, counts, ids)
+    lists.append(1, labels.view(np.uint32), counts)
+    row_of_token = np.repeat(np.arange(len(counts)), counts)
+    return num_tokens, len(distinct(row_of_token[labels != IGNORED]))
+
+
+def _added(
+    job: Job, lists: _core.ListFile, counts: npt.NDArray[Any], ids: npt.NDArray[Any]
+) -> int:
+    """Write the tokens of rows, and return their number."""
+    if len(ids):
+        _check_id(job.tokenizer, int(ids.max()))
+    lists.append(0, ids, counts)
+    return len(ids)
+
+
+def _numbers(data: Any) -> npt.NDArray[np.uint32]:
+    return np.frombuffer(data, np.uint32)

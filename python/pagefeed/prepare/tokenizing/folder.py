@@ -33,7 +33,10 @@ from pagefeed.remote import OutputFolder
 from pagefeed.tokenizer import check_learned
 
 _REJECTED = "_rejected"
-_COUNTS = ("num_documents", "num_tokens", "num_rejected", "reasons", "num_learned")
+_COUNTS = (
+    *("num_documents", "num_tokens", "num_rejected", "reasons", "num_learned"),
+    "left_out",
+)
 """Names of the counts that manifest and result share."""
 MOST_REASONS = 16
 """Most reasons that are counted by name."""
@@ -56,6 +59,8 @@ class Tokenized:
     """Rejected records, as far as they could be counted."""
     reasons: dict[str, int]
     """Reasons and their counts; also for values that a kept column cannot hold."""
+    left_out: dict[str, int]
+    """Documents left out by ``min_tokens`` and ``max_tokens``: reasons and counts."""
     num_learned: int | None
     """Chats with at least one labelled token; None for texts."""
     vocab_size: int
@@ -82,6 +87,8 @@ class ShardRecord:
     """Rejected records."""
     reasons: dict[str, int] = field(default_factory=dict)
     """Why."""
+    left_out: dict[str, int] = field(default_factory=dict)
+    """Rows with too few or too many tokens, by reason."""
     next: tuple[int, int] | None = None
     """The next range of the task, and its next batch; None at the end."""
 
@@ -204,7 +211,7 @@ class JobFolder:
         tokenizer, storage = job.tokenizer, job.inputs.storage
         num_rows = sum(record.rows for record in records)
         num_learned = sum(record.learned for record in records)
-        if job.has_labels:
+        if job.has_labels and num_rows:
             check_learned(num_learned, num_rows, required=job.require_labels)
         manifest = {
             "format": "pagefeed tokens",
@@ -213,7 +220,8 @@ class JobFolder:
             "num_documents": num_rows,
             "num_tokens": sum(record.tokens for record in records),
             "num_rejected": sum(record.rejected for record in records),
-            "reasons": _together([record.reasons for record in records]),
+            "reasons": together([record.reasons for record in records]),
+            "left_out": together([record.left_out for record in records]),
             "num_learned": num_learned if job.has_labels else None,
             "rejected": [f"{_REJECTED}/{name}" for name in self._out.names(_REJECTED)],
             "inputs": [
@@ -272,7 +280,8 @@ class JobFolder:
             fingerprint=job.tokenizer.fingerprint,
             manifest=f"{self.path}/{MANIFEST}",
         )
-        num_records = done.num_documents + done.num_rejected
+        num_left_out = sum(done.left_out.values())
+        num_records = done.num_documents + done.num_rejected + num_left_out
         if not num_records:
             raise EmptySelectionError(
                 f"{job.inputs.files[0]} and {len(job.inputs.files) - 1} other inputs "
@@ -281,6 +290,11 @@ class JobFolder:
         is_share = isinstance(max_rejected, float)
         most = int(max_rejected * num_records) if is_share else max_rejected
         problem = f"records were rejected ({summary(done.reasons)})"
+        if num_left_out and num_left_out + done.num_rejected == num_records:
+            raise EmptySelectionError(
+                f"all {num_left_out:,} documents are left out: "
+                f"{summary(done.left_out)}; give other min_tokens and max_tokens"
+            )
         if not done.num_documents:
             raise LimitExceededError(
                 f"all {num_records:,} {problem}: see {self._rejected}, and repair the "
@@ -313,10 +327,10 @@ def reasons_of(rejected: Iterable[Rejected]) -> dict[str, int]:
         {re.split("[:,]", record.error)[0]: record.num_records or 1}
         for record in rejected
     ]
-    return _together(reasons)
+    return together(reasons)
 
 
-def _together(some: Iterable[dict[str, int]]) -> dict[str, int]:
+def together(some: Iterable[dict[str, int]]) -> dict[str, int]:
     """Add up counts of reasons, the most frequent first."""
     total = Counter[str]()
     for counts in some:

@@ -59,6 +59,8 @@ class Job:
     folder: OutputFolder
     """Folder of the shards."""
     tasks: tuple[Task, ...]
+    num_tokens: tuple[int | None, int | None] = (None, None)
+    """Least and most tokens of a row; None for no bound."""
 
     @property
     def has_labels(self) -> bool:
@@ -80,6 +82,7 @@ class Job:
             "keep": {name: str(self.wanted.kept[name]) for name in self.written},
             "record_bytes": self.wanted.record_bytes,
             **{name: getattr(self, name) for name in SETTINGS},
+            "num_tokens": list(self.num_tokens),
             "num_inputs": len(files),
             "inputs": versions.hexdigest(),
         }

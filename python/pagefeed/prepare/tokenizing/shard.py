@@ -15,6 +15,7 @@ from pagefeed.prepare.tokenizing.folder import (
     ShardRecord,
     reasons_of,
     shard_name,
+    together,
 )
 from pagefeed.prepare.tokenizing.job import Job
 from pagefeed.remote import FileWriter
@@ -86,6 +87,7 @@ class Shard:
         self._record.rows += encoded.num_rows
         self._record.tokens += encoded.num_tokens
         self._record.learned += encoded.num_learned
+        self._record.left_out = together([self._record.left_out, encoded.left_out])
         if encoded.num_rows:
             self._others.append(encoded.others)
             self._others_bytes += int(encoded.others.nbytes)

@@ -62,6 +62,8 @@ def tokenize(
     on_error: OnError = "fail",
     max_rejected: float = 0.01,
     max_record: int | str = RECORD_BYTES,
+    min_tokens: int | None = None,
+    max_tokens: int | None = None,
     column_name: str = "input_ids",
     chat_template: str | None = None,
     train_on: TrainOn = "answers",
@@ -118,6 +120,8 @@ def tokenize(
             larger number to continue.
         max_record: Bytes of the largest record: larger ones are rejected, and never
             read into memory.
+        min_tokens: Least tokens of a document. Shorter ones are left out and counted.
+        max_tokens: Most tokens of a document. Longer ones are left out and counted.
         column_name: Name of the column of tokens.
         chat_template: A template to use instead of the tokenizer's.
         train_on: ``"last"`` labels only answers after the last message of a user.
@@ -143,7 +147,7 @@ def tokenize(
             another job.
         ColumnNotFoundError: If there is no such column.
         CorruptFileError: If a record cannot be read, and ``on_error`` is ``"fail"``.
-        EmptySelectionError: If the inputs hold no record.
+        EmptySelectionError: If the inputs hold no record, or all are left out.
         LimitExceededError: If more than ``max_rejected`` were rejected, or all.
         FileAccessError: If files cannot be read or written, after all retries, or
             another process writes the folder.
@@ -171,6 +175,12 @@ def tokenize(
     check_positive(threads, "num_threads")
     check_whole(retries, "retries")
     _check_rejected(max_rejected)
+    least = None if min_tokens is None else check_positive(min_tokens, "min_tokens")
+    most = None if max_tokens is None else check_positive(max_tokens, "max_tokens")
+    if least is not None and most is not None and least > most:
+        raise InvalidArgumentError(
+            f"min_tokens={least} is more than max_tokens={most}: no document has both"
+        )
     name = check_column(column_name, "column_name")
     shard_bytes = max(1, parse_bytes(shard_size, name="shard_size"))
     out = output_folder(output, storage_options, "output")
@@ -216,6 +226,7 @@ def tokenize(
         on_error=on_error,
         folder=out,
         tasks=plan(located, shard_bytes),
+        num_tokens=(least, most),
     )
     folder = JobFolder(job.folder)
     folder.note(job)  # Before it is claimed: another job that works there continues.

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from pagefeed.core._base import require
 from pagefeed.errors import InvalidArgumentError
 
 Kind: TypeAlias = Literal["bpe", "wordpiece", "unigram"]
+CHARACTERS = "bpe of characters"
+"""BPE whose units are characters, and the bytes of rare ones."""
 
-SPECIAL_TOKENS: dict[Kind, tuple[str, ...]] = {
+SPECIAL_TOKENS: dict[str, tuple[str, ...]] = {
     "bpe": ("<|endoftext|>",),
     "wordpiece": ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
     "unigram": ("<unk>", "<s>", "</s>"),
+    CHARACTERS: ("<unk>", "<s>", "</s>"),
 }
 """Default special tokens of each kind."""
 
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 """Tokens for the bytes of characters that the vocabulary lacks."""
 
-UNKNOWN = {"wordpiece": "[UNK]", "unigram": "<unk>"}
+UNKNOWN = {"wordpiece": "[UNK]", "unigram": "<unk>", CHARACTERS: "<unk>"}
 """Tokens without which a kind cannot do."""
 _DIGITS = 9
 """Digits of a score that do not depend on the order in which threads add up."""
@@ -33,13 +36,15 @@ _STEP = 1e-4
 class TrainingSettings(NamedTuple):
     """Settings of training."""
 
-    kind: Kind
+    kind: str
+    """A :data:`Kind`, or ``CHARACTERS``."""
     vocab_size: int
     special_tokens: tuple[str, ...]
     pattern: str
     """Pattern that splits texts, for BPE and Unigram."""
     byte_fallback: bool
-    """Whether Unigram writes unknown characters as bytes."""
+    """Whether unknown characters are written as bytes, where the kind is not of bytes.
+    """
     coverage: float
     """Share of all characters that are tokens."""
     min_frequency: int
@@ -89,6 +94,48 @@ def _bpe(settings: TrainingSettings, texts: Iterable[str]) -> str:
     )
     tokenizer.train_from_iterator(texts, trainer)
     return str(tokenizer.to_str())
+
+
+def _characters(settings: TrainingSettings, texts: Iterable[str]) -> str:
+    """Train what SentencePiece calls BPE; white space stays as it is."""
+    lib = library()
+    tokenizer = lib.Tokenizer(lib.models.BPE())
+    by_pattern = lib.pre_tokenizers.Split(lib.Regex(settings.pattern), "isolated")
+    tokenizer.pre_tokenizer = by_pattern
+    tokenizer.decoder = lib.decoders.Sequence(
+        [lib.decoders.ByteFallback(), lib.decoders.Fuse()]
+    )
+    letters, plain = _without_rare(settings, texts)
+    others = BYTES if settings.byte_fallback else ()
+    special = settings.special_tokens
+    least = len(special) + len(others) + len(letters)
+    _check_room(settings, least, "special tokens, bytes and letters")
+    trainer = lib.trainers.BpeTrainer(
+        vocab_size=settings.vocab_size - len(others),
+        special_tokens=list(special),
+        initial_alphabet=letters,
+        limit_alphabet=len(letters),
+        min_frequency=settings.min_frequency,
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(plain, trainer)
+    content = json.loads(tokenizer.to_str())
+    model = content["model"]
+    learned = sorted(model["vocab"], key=model["vocab"].__getitem__)[len(special) :]
+    # A text may hold what bytes are called: no merge makes one of their tokens.
+    merges = [
+        (left, right)
+        for left, right in model["merges"]
+        if not {left, right, left + right}.intersection(others)
+    ]
+    tokens = dict.fromkeys([*special, *others, *learned])
+    content["model"] = model | {
+        "vocab": {token: number for number, token in enumerate(tokens)},
+        "merges": merges,
+        "unk_token": UNKNOWN[CHARACTERS],
+        "byte_fallback": bool(others),
+    }
+    return json.dumps(content)
 
 
 def _wordpiece(settings: TrainingSettings, texts: Iterable[str]) -> str:
@@ -159,10 +206,7 @@ def _unigram(settings: TrainingSettings, texts: Iterable[str]) -> str:
             lib.decoders.Fuse(),
         ]
     )
-    counts: Counter[str] = Counter()
-    for text in texts:
-        counts.update(text)
-    letters = letters_of(counts, settings.coverage)
+    letters, plain = _without_rare(settings, texts)
     others = BYTES if settings.byte_fallback else ()
     least = len(settings.special_tokens) + len(others) + len(letters)
     _check_room(settings, least, "special tokens, bytes and letters")
@@ -172,8 +216,7 @@ def _unigram(settings: TrainingSettings, texts: Iterable[str]) -> str:
         unk_token=unknown,
         show_progress=False,
     )
-    rare = dict.fromkeys(map(ord, set(counts).difference(letters)), " ")
-    tokenizer.train_from_iterator((text.translate(rare) for text in texts), trainer)
+    tokenizer.train_from_iterator(plain, trainer)
     content = json.loads(tokenizer.to_str())
     content["model"] |= _even_scores(content["model"], settings.special_tokens, others)
     return json.dumps(content)
@@ -222,6 +265,18 @@ def letters_of(counts: Counter[str], coverage: float) -> list[str]:
     return sorted(letters)
 
 
+def _without_rare(
+    settings: TrainingSettings, texts: Iterable[str]
+) -> tuple[list[str], Iterator[str]]:
+    """Return the characters that are tokens, and texts with spaces for the others."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(text)
+    letters = letters_of(counts, settings.coverage)
+    rare = dict.fromkeys(map(ord, set(counts).difference(letters)), " ")
+    return letters, (text.translate(rare) for text in texts)
+
+
 def _check_room(settings: TrainingSettings, least: int, what: str) -> None:
     if settings.vocab_size <= least:
         raise InvalidArgumentError(
@@ -230,8 +285,9 @@ def _check_room(settings: TrainingSettings, least: int, what: str) -> None:
         )
 
 
-_TRAINERS: dict[Kind, Callable[[TrainingSettings, Iterable[str]], str]] = {
+_TRAINERS: dict[str, Callable[[TrainingSettings, Iterable[str]], str]] = {
     "bpe": _bpe,
+    CHARACTERS: _characters,
     "wordpiece": _wordpiece,
     "unigram": _unigram,
 }

@@ -18,6 +18,7 @@ from pagefeed.core._base import (
     check_positive,
     check_whole,
     in_order,
+    near_name,
     parse_bytes,
     require,
 )
@@ -44,7 +45,7 @@ MEMORY = "128MiB"
 class SampledSource:
     """Size of a source, and how much was drawn from it."""
 
-    name: str
+    source: str
     """Name of the source, or its value in the column of sources."""
     num_rows: int
     """Rows of the source without the held-out ones."""
@@ -70,13 +71,17 @@ class TextSample:
     """Seed of the draw."""
     shuffle: Mixing
     """Whether pages or rows are drawn at random."""
+    weights: Mapping[str, float] | None = None
+    """Share of each source, in place of the temperature."""
 
     sources: tuple[SampledSource, ...] = ()
     """Sizes of the sources; filled by the first iteration."""
 
     def __post_init__(self) -> None:
         self._sizes = {name: self._size(name) for name in self.datasets}
-        self._wanted = amounts(self._sizes, self.num_bytes, self.temperature)
+        self._wanted = amounts(
+            self._sizes, self.num_bytes, self.temperature, self.weights
+        )
 
     def __iter__(self) -> Iterator[str]:
         """Yield the texts, source after source."""
@@ -89,7 +94,7 @@ class TextSample:
                     work.advance(num_bytes)
                     yield text
                 drawn = SampledSource(
-                    name=name,
+                    source=name,
                     num_rows=len(dataset),
                     num_bytes=round(self._sizes[name]),
                     sampled_rows=rows,
@@ -119,17 +124,22 @@ class TextSample:
 
 
 def amounts(
-    sizes: Mapping[str, float], num_bytes: int, temperature: float
+    sizes: Mapping[str, float],
+    num_bytes: int,
+    temperature: float,
+    given: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
-    """Return the share of each source, in proportion to n ** (1 / T).
+    """Return the share of each source, as given or in proportion to n ** (1 / T).
 
     Args:
         sizes: Bytes that each source has.
         num_bytes: Bytes to draw in all, at most those that there are.
         temperature: 1 is proportional, more is more even.
+        given: Weight of each source, in place of the temperature.
 
     Raises:
-        InvalidArgumentError: If the temperature is not above 0, or there are no texts.
+        InvalidArgumentError: If the temperature is not above 0, there are no texts, or
+            weights do not fit the sources.
 
     Example:
         >>> amounts({"en": 900, "is": 100}, 500, 1)
@@ -148,8 +158,48 @@ def amounts(
         name: (size / total) ** (1 / temperature) if size else 0.0
         for name, size in sizes.items()
     }
+    if given is not None:
+        weights = _checked_weights(given, sizes, temperature)
     bytes_per_weight = min(num_bytes, total) / math.fsum(weights.values())
     return {name: weight * bytes_per_weight for name, weight in weights.items()}
+
+
+def _checked_weights(
+    given: object, sizes: Mapping[str, float], temperature: float
+) -> dict[str, float]:
+    """Return the weight of each source."""
+    if not isinstance(given, Mapping):
+        raise InvalidArgumentError(
+            f"weights={given!r:.60} must name a weight for each source, such as "
+            '{"en": 0.4, "th": 0.6}'
+        )
+    if temperature != 1:
+        raise InvalidArgumentError(
+            f"weights= and temperature={temperature:g} both say how much of a source "
+            "is drawn: give one of them"
+        )
+    for name in given:
+        if name not in sizes:
+            raise InvalidArgumentError(
+                f"weights name {name!r}, and the sources are {', '.join(sizes)}"
+                f"{near_name(str(name), sizes)}"
+            )
+    if lacking := sizes.keys() - given.keys():
+        raise InvalidArgumentError(
+            f"weights lack {', '.join(sorted(lacking))}: give each source a weight, "
+            "and 0 to one that is not to be learned from"
+        )
+    weights = {
+        name: check_number(given[name], f"weights[{name!r}]", least=0, below=math.inf)
+        for name in sizes
+    }
+    empty = [name for name, weight in weights.items() if weight and not sizes[name]]
+    if empty or not math.fsum(weights.values()):
+        raise InvalidArgumentError(
+            f"weights={dict(given)!r:.80}: "
+            + (f"{empty[0]!r} has no texts" if empty else "all are 0")
+        )
+    return weights
 
 
 def texts_of(
@@ -207,6 +257,7 @@ def drawn(
     temperature: float,
     shuffle: Mixing,
     seed: int,
+    weights: Mapping[str, float] | None = None,
 ) -> tuple[TextSample, dict[str, ParquetDataset]]:
     """Return texts to learn from, and held-out rows of each source.
 
@@ -227,6 +278,7 @@ def drawn(
         temperature=temperature,
         seed=seed,
         shuffle=shuffle,
+        weights=weights,
     )
     return texts, {name: division["held_out"] for name, division in parts.items()}
 

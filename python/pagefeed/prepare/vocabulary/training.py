@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args
 
 from pagefeed.core._base import check_choice, check_number, check_positive, check_whole
 from pagefeed.core.storage import PathLike, is_url
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.parquet_files import ParquetDataset
 from pagefeed.prepare.vocabulary.recipes import (
+    CHARACTERS,
     SPECIAL_TOKENS,
     UNKNOWN,
     Kind,
@@ -26,7 +28,9 @@ from pagefeed.prepare.vocabulary.sampling import (
     up_to,
 )
 from pagefeed.remote import StorageOptions, checked_output, output_file
-from pagefeed.tokenizer import Tokenizer, pattern_of
+from pagefeed.tokenizer import TokenIds, Tokenizer, pattern_of
+
+Units: TypeAlias = Literal["bytes", "characters"]
 
 HELD_OUT_BYTES = 1 << 20
 """Bytes of held-out texts that are encoded for each source."""
@@ -46,6 +50,13 @@ class TokenRate:
     """Runs of characters between white space."""
     num_tokens: int
     """Tokens of the texts."""
+    num_unknown: int
+    """Tokens that stand for something unknown, such as ``[UNK]``."""
+
+    @property
+    def unknown_rate(self) -> float | None:
+        """Share of the tokens that are unknown; None without a token."""
+        return self.num_unknown / self.num_tokens if self.num_tokens else None
 
     @property
     def tokens_per_byte(self) -> float | None:
@@ -73,15 +84,26 @@ def rates_of(
 ) -> tuple[TokenRate, ...]:
     """Return the number of tokens for the texts of each source."""
     return tuple(
-        TokenRate(
-            source=source,
-            num_rows=len(some),
-            num_bytes=sum(len(text.encode()) for text in some),
-            num_words=sum(len(text.split()) for text in some),
-            num_tokens=sum(map(len, tokenizer.encode_batch(some))),
-        )
+        TokenRate(**counts_of(tokenizer, source, some, tokenizer.encode_batch(some)))
         for source, some in texts.items()
     )
+
+
+def counts_of(
+    tokenizer: Tokenizer, source: str, texts: Sequence[str], ids: Sequence[TokenIds]
+) -> dict[str, Any]:
+    """Return the counts of a :class:`TokenRate` by their names."""
+    unknown = tokenizer.unknown
+    return {
+        "source": source,
+        "num_rows": len(texts),
+        "num_bytes": sum(len(text.encode()) for text in texts),
+        "num_words": sum(len(text.split()) for text in texts),
+        "num_tokens": sum(map(len, ids)),
+        "num_unknown": 0
+        if unknown is None
+        else sum(int((own == unknown).sum()) for own in ids),
+    }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,8 +130,10 @@ def train_tokenizer(
     *,
     vocab_size: int,
     model: Kind = "bpe",
+    units: Units = "bytes",
     source_column: str | None = None,
     temperature: float = 1.0,
+    weights: Mapping[str, float] | None = None,
     sample: int | str = "256MiB",
     held_out: float = 0.01,
     special_tokens: Iterable[str] | None = None,
@@ -133,20 +157,25 @@ def train_tokenizer(
         output: Path of the ``tokenizer.json``, or its URL in a bucket; it appears when
             it is complete.
         vocab_size: Number of ids, special tokens and bytes included.
-        model: ``"bpe"``, of bytes; ``"wordpiece"``; or ``"unigram"``.
+        model: ``"bpe"``; ``"wordpiece"``; or ``"unigram"``.
+        units: For BPE: ``"bytes"``, or ``"characters"``, as SentencePiece has it.
         source_column: A column, or folder, such as ``"lang"``: its values are sources.
         temperature: Sources of n bytes are drawn in proportion to n ** (1 / T), as
             mixtures do it: 1 is proportional, more is more even. A source that is to
             give more than it has is repeated.
+        weights: Share of each source by name, in place of the temperature. All sources
+            are named, and 0 leaves one out.
         sample: Bytes of text to draw, at most those that there are.
         held_out: Share of the rows that is not learned from.
         special_tokens: Their names, which take the first ids; by default
             ``<|endoftext|>`` for BPE, and the usual ones of the others.
         pattern: For BPE and Unigram: how texts are split, as the name of one of
-            tiktoken's encodings or a regular expression (``"cl100k_base"``).
-        byte_fallback: For Unigram: write characters outside the vocabulary as tokens of
-            their bytes, not as unknown. BPE always uses bytes, WordPiece never does.
-        character_coverage: For Unigram and WordPiece: share of all characters that are
+            tiktoken's encodings or a regular expression (``"cl100k_base"``; of
+            characters ``"o200k_base"``, which keeps marks with their letters).
+        byte_fallback: For Unigram and BPE of characters: write characters outside the
+            vocabulary as tokens of their bytes, not as unknown (True). BPE of bytes
+            always uses bytes, WordPiece never does.
+        character_coverage: For all but BPE of bytes: share of all characters that are
             tokens (0.9995).
         min_frequency: For BPE and WordPiece: how often a pair must occur to be merged.
         shuffle: Draws ``"page"`` by page, mixed in a window; or ``"row"`` by row, which
@@ -169,14 +198,15 @@ def train_tokenizer(
         ... ).held_out
     """
     library()
-    check_choice(model, tuple(SPECIAL_TOKENS), "model")
+    check_choice(model, get_args(Kind), "model")
+    kind = _kind(model, units)
     settings = TrainingSettings(
-        kind=model,
+        kind=kind,
         vocab_size=check_positive(vocab_size, "vocab_size"),
-        special_tokens=_special(special_tokens, model),
-        pattern=_pattern(pattern, model),
-        byte_fallback=_fallback(byte_fallback, model),
-        coverage=_coverage(character_coverage, model),
+        special_tokens=_special(special_tokens, kind),
+        pattern=_pattern(pattern, kind),
+        byte_fallback=_fallback(byte_fallback, kind),
+        coverage=_coverage(character_coverage, kind),
         min_frequency=check_whole(min_frequency, "min_frequency", least=0),
     )
     path = checked_output(output, storage_options, "output")
@@ -188,6 +218,7 @@ def train_tokenizer(
         temperature=temperature,
         shuffle=shuffle,
         seed=seed,
+        weights=weights,
     )
     write_text(path, train(settings, texts), storage_options)
     options = storage_options if is_url(path) else None
@@ -208,7 +239,18 @@ def write_text(path: str, text: str, options: StorageOptions | None) -> None:
         out.write(text.encode())
 
 
-def _special(names: Iterable[str] | None, model: Kind) -> tuple[str, ...]:
+def _kind(model: Kind, units: str) -> str:
+    check_choice(units, get_args(Units), "units")
+    if units == "bytes":
+        return model
+    if model != "bpe":
+        raise InvalidArgumentError(
+            f"units={units!r} is for model='bpe': {model} is of characters anyway"
+        )
+    return CHARACTERS
+
+
+def _special(names: Iterable[str] | None, model: str) -> tuple[str, ...]:
     if names is None:
         return SPECIAL_TOKENS[model]
     tokens = (names,) if isinstance(names, str) else tuple(names)
@@ -221,15 +263,16 @@ def _special(names: Iterable[str] | None, model: Kind) -> tuple[str, ...]:
     return tokens if unknown is None or unknown in tokens else (unknown, *tokens)
 
 
-def _pattern(pattern: str | None, model: Kind) -> str:
+def _pattern(pattern: str | None, model: str) -> str:
     if pattern is not None and model == "wordpiece":
         raise InvalidArgumentError(
             f"pattern={pattern!r} is for BPE and Unigram: WordPiece splits as BERT does"
         )
-    return pattern_of(pattern or "cl100k_base")
+    usual = "o200k_base" if model == CHARACTERS else "cl100k_base"
+    return pattern_of(pattern or usual)
 
 
-def _fallback(byte_fallback: bool | None, model: Kind) -> bool:  # noqa: FBT001
+def _fallback(byte_fallback: bool | None, model: str) -> bool:  # noqa: FBT001
     if model == "wordpiece" and byte_fallback:
         raise InvalidArgumentError(
             "byte_fallback=True: WordPiece has no byte fallback and writes [UNK]; "
@@ -237,18 +280,18 @@ def _fallback(byte_fallback: bool | None, model: Kind) -> bool:  # noqa: FBT001
         )
     if model == "bpe" and byte_fallback is False:
         raise InvalidArgumentError(
-            "byte_fallback=False: this BPE is of bytes; choose model='unigram' for "
+            "byte_fallback=False: this BPE is of bytes; choose units='characters' for "
             "unknown characters"
         )
-    return model == "unigram" and byte_fallback is not False
+    return model in ("unigram", CHARACTERS) and byte_fallback is not False
 
 
-def _coverage(share: float | None, model: Kind) -> float:
+def _coverage(share: float | None, model: str) -> float:
     if share is None:
         return 0.9995
     if model == "bpe":
         raise InvalidArgumentError(
             f"character_coverage={share!r}: BPE is of bytes, which cover all; leave it "
-            "out, or choose model='unigram' or 'wordpiece'"
+            "out, or choose units='characters'"
         )
     return check_number(share, "character_coverage", "a share", above=0, most=1)
