@@ -255,7 +255,7 @@ class Tokenizer:
 
     @lazy
     def unknown(self) -> int | None:
-        """Id that stands for whatever has no token; None if there is none."""
+        """Id of the unknown token, such as ``[UNK]``; None if there is none."""
         if self._pieces is not None:
             return int(self._pieces.unk_id())
         if self.kind != "tokenizers":

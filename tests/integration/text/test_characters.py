@@ -119,14 +119,13 @@ def test_sources_are_drawn_by_weight(sources, tmp_path, wanted):
 def test_weights_and_units_are_checked(sources, tmp_path):
     sizes = {"en": 10, "th": 10, "none": 0}
     for weights, said in [
-        ({"en": 1, "th": 1, "fr": 1}, r"'fr', and the sources are en, th, none"),
-        ({"en": 1, "th": 1, "nne": 1}, r"did you mean 'none'"),
-        ({"en": 1, "th": 1}, "weights lack none"),
+        ({"en": 1, "th": 1, "fr": 1}, r"en, th, fr, and the sources are en, th, none"),
+        ({"en": 1, "th": 1}, "name each source, with 0"),
         ({"en": -1, "th": 1, "none": 0}, r"weights\['en'\]=-1"),
         ({"en": "1", "th": 1, "none": 0}, r"weights\['en'\]='1'"),
         ({"en": float("inf"), "th": 1, "none": 0}, r"weights\['en'\]=inf"),
-        ({"en": 0, "th": 0, "none": 0}, "all are 0"),
-        ({"en": 1, "th": 1, "none": 1}, "'none' has no texts"),
+        ({"en": 0, "th": 0, "none": 0}, "one must be above 0"),
+        ({"en": 1, "th": 1, "none": 1}, "none of a source without texts"),
         ([1, 2], "must name a weight for each source"),
     ]:
         with pytest.raises(InvalidArgumentError, match=said):

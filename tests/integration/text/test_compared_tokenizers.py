@@ -137,8 +137,8 @@ def test_arguments_are_checked(folder):
     for given, options, said in [
         ([], {}, "must be tokenizers"),
         ("bytes.json", {}, "must be tokenizers"),
-        (["bytes.json"], {}, "tokenizers='bytes.json' must be tokenizers"),
-        ([one, one], {}, "by different names"),
+        (["bytes.json"], {}, "must be tokenizers"),
+        ([one, one], {}, "of different names"),
         ([one], {"hidden": 0}, "hidden=0"),
         ([one], {"sample": "1 MBit"}, "sample='1 MBit'"),
         ([one], {"seed": 0.5}, "seed=0.5"),

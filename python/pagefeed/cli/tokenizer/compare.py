@@ -26,14 +26,10 @@ from pagefeed.cli.common import (
     table_lines,
     tell,
 )
-from pagefeed.cli.tokenizer.texts import DATASET, as_rows, make_texts, shown
+from pagefeed.cli.tokenizer.texts import DATASET, as_rows, make_texts
 from pagefeed.prepare import compare_tokenizers
 from pagefeed.tokenizer import Tokenizer
 
-HEADER = [
-    *("source", "tokenizer", "per byte", "per char", "per word", "unknown", "whole"),
-    *("median", "p99", "restored"),
-]
 ARGUMENTS = {
     "tokenizers": arg(
         str,
@@ -64,28 +60,24 @@ def run(options: argparse.Namespace) -> int:
     given = same_named(options, compare_tokenizers) | {"tokenizers": named}
     done = compare_tokenizers(datasets=make_texts(options), **given)
     report = [asdict(each) | {"sources": as_rows(each.sources)} for each in done]
-    rows = [
-        [
-            *(source.source, each.name, shown(source.tokens_per_byte)),
-            *(shown(source.tokens_per_character), shown(source.tokens_per_word)),
-            *(shown(source.unknown_rate), shown(source.whole_word_rate)),
-            *(f"{source.median_tokens:,.0f}", f"{source.p99_tokens:,.0f}"),
-            "-"
-            if source.num_restored is None
-            else f"{source.num_restored:,} of {source.num_rows:,}",
-        ]
-        for number in range(len(done[0].sources))
-        for each in done
-        for source in each.sources[number : number + 1]
+    sources = [(each["name"], own) for each in report for own in each["sources"]]
+    names = [
+        n for n in sources[0][1] if n.startswith("tokens") or not n.startswith("num")
     ]
+    names.remove("source")
+    rows = sorted(
+        [own["source"], tokenizer, *(_text(own[name]) for name in names)]
+        for tokenizer, own in sources
+    )
+    header = [name.removeprefix("tokens_").replace("_", " ") for name in names]
     lines = [
-        f"{each.name}: {each.kind}, {each.vocab_size:,} ids"
-        + (
-            ""
-            if each.embedding_parameters is None
-            else f", {each.embedding_parameters:,} parameters of an embedding"
-        )
+        f"{each.name}: {each.kind}, {each.vocab_size:,} ids, parameters of an "
+        f"embedding: {each.embedding_parameters or '-'}"
         for each in done
     ]
-    lines += table_lines(HEADER, rows, left=2)
+    lines += table_lines(["source", "tokenizer", *header], rows, left=2)
     return tell(options, {"tokenizers": report}, lines)
+
+
+def _text(number: float | None) -> str:
+    return "-" if number is None else f"{number:.4g}"

@@ -84,16 +84,15 @@ def rate_lines(
     rows = []
     for index, rate in enumerate(after):
         row: list[object] = [rate.source, rate.num_rows, rate.num_bytes]
-        row += [rate.num_tokens, shown(rate.tokens_per_byte)]
-        row += [shown(rate.tokens_per_word), shown(rate.unknown_rate)]
+        row += [rate.num_tokens, _shown(rate.tokens_per_byte)]
+        row += [_shown(rate.tokens_per_word), _shown(rate.unknown_rate)]
         if before:
             was = before[index]
             fewer = 1 - rate.num_tokens / was.num_tokens if was.num_tokens else 0
-            row += [was.num_tokens, shown(was.tokens_per_byte), f"{fewer:.1%}"]
+            row += [was.num_tokens, _shown(was.tokens_per_byte), f"{fewer:.1%}"]
         rows.append(row)
     return [f"held out: {len(after)} sources", *table_lines(header, rows)]
 
 
-def shown(rate: float | None) -> str:
-    """Return a rate as text."""
+def _shown(rate: float | None) -> str:
     return "-" if rate is None else f"{rate:.4f}"

@@ -18,6 +18,7 @@ from pagefeed.prepare.texts import Batch, Rejected, arrow, fitting, too_long
 from pagefeed.prepare.tokenizing.job import Job
 from pagefeed.tokenizer import IGNORED, LABELS, Rows, Tokenizer
 
+Numbers = npt.NDArray[Any]
 Reject = Callable[[int, str], None]
 """Rejects a row of a batch: its number, and why."""
 
@@ -85,64 +86,41 @@ def encode(
         rejected.append(Rejected(file, batch.position_of(row), error))
         unread.append(row)
 
-    source = batch.table.column(0)
-    chosen = _Chosen(job.num_tokens)
-    if job.rows is None:
-        num_tokens = _texts(job, source, reject, num_threads, lists, chosen)
-        num_learned = 0
+    source, num_learned = batch.table.column(0), 0
+    left_out: dict[str, int] = {}
+    kept: Any = slice(None)
+    if job.rows is None and job.num_tokens == (None, None):
+        num_tokens = _texts(job, source, reject, num_threads, lists)
     else:
-        given = [source, *(columns[name] for name in job.rows.columns[1:])]
-        num_tokens, num_learned = _rows(job, job.rows, given, reject, lists, chosen)
+        if job.rows is None:
+            made = _short_texts(job, source, reject, num_threads)
+        else:
+            given = [source, *(columns[name] for name in job.rows.columns[1:])]
+            made = _rows(job, job.rows, given, reject)
+        counts = made[0]
+        is_left_out = _outside(counts, *job.num_tokens)
+        left_out = {why: int(n.sum()) for why, n in is_left_out.items() if n.any()}
+        if left_out:
+            kept = ~np.logical_or.reduce([*is_left_out.values()])
+            of_tokens = np.repeat(kept, counts)
+            made = [counts[kept], *(numbers[of_tokens] for numbers in made[1:])]
+        num_tokens, num_learned = _written(job, lists, *made)
     written = {name: columns[name] for name in job.written}
-    rows = np.setdiff1d(np.arange(len(source)), unread)
-    if chosen.rows is not None:
-        rows = rows[chosen.rows]
+    rows = np.setdiff1d(np.arange(len(source)), unread)[kept]
     if len(rows) < len(source):
         written = {name: column.take(rows) for name, column in written.items()}
     others = arrow().table(written)
-    left_out = chosen.left_out
     return Encoded(others, len(rows), num_tokens, num_learned, rejected, left_out)
 
 
-class _Chosen:
-    """Rows with a number of tokens within bounds.
-
-    Args:
-        bounds: Least and most tokens; None for no bound.
-    """
-
-    def __init__(self, bounds: tuple[int | None, int | None]) -> None:
-        self.least, self.most = bounds
-        self.left_out: dict[str, int] = {}
-        """Rows that are left out, by reason."""
-        self.rows: npt.NDArray[np.bool_] | None = None
-        """Which rows are taken, of those that could be read; None for all."""
-
-    def __bool__(self) -> bool:
-        """Whether there is a bound."""
-        return (self.least, self.most) != (None, None)
-
-    def take(
-        self, counts: npt.NDArray[Any], *numbers: npt.NDArray[Any]
-    ) -> list[npt.NDArray[Any]]:
-        """Return tokens of rows, and numbers beside them, of the rows within bounds.
-
-        Args:
-            counts: Tokens of each row.
-            *numbers: Numbers for each token.
-        """
-        if not self:
-            return [counts, *numbers]
-        is_short = counts < (self.least or 0)
-        is_long = counts > (math.inf if self.most is None else self.most)
-        self.rows = ~(is_short | is_long)
-        reasons = {
-            f"fewer than {self.least} tokens": is_short,
-            f"more than {self.most} tokens": is_long,
-        }
-        self.left_out = {name: int(n.sum()) for name, n in reasons.items() if n.any()}
-        of_tokens = np.repeat(self.rows, counts)
-        return [counts[self.rows], *(own[of_tokens] for own in numbers)]
+def _outside(
+    counts: Numbers, least: int | None, most: int | None
+) -> dict[str, npt.NDArray[np.bool_]]:
+    """Return which rows have too few or too many tokens, by reason."""
+    return {
+        f"fewer than {least} tokens": counts < (least or 0),
+        f"more than {most} tokens": counts > (math.inf if most is None else most),
+    }
 
 
 def _texts(
@@ -151,7 +129,6 @@ def _texts(
     reject: Reject,
     num_threads: int,
     lists: _core.ListFile,
-    chosen: _Chosen,
 ) -> int:
     """Encode texts; return the number of tokens."""
     pa = arrow()
@@ -170,17 +147,6 @@ def _texts(
         rows = rows[~is_long]
         texts = texts.take(rows)
         borders = _borders(texts)
-    if chosen:
-        given = []
-        for row, text in zip(rows.tolist(), texts.to_pylist(), strict=True):
-            try:
-                given.append(text.decode())
-            except UnicodeDecodeError:
-                reject(row, "it is not UTF-8")
-        ids, counts = map(
-            _numbers, job.tokenizer.handle.encode_batch(given, num_threads)
-        )
-        return _added(job, lists, *chosen.take(counts, ids))
     data = texts.buffers()[2]
     content = np.frombuffer(b"" if data is None else data, np.uint8)
     num_tokens, largest, wrong = lists.encode(
@@ -191,6 +157,25 @@ def _texts(
     if num_tokens:
         _check_id(job.tokenizer, largest)
     return num_tokens
+
+
+def _short_texts(
+    job: Job, source: Any, reject: Reject, num_threads: int
+) -> list[Numbers]:
+    """Encode texts; return the number of tokens of each, and the tokens."""
+    given = []
+    for row, value in enumerate(source.to_pylist()):
+        data = value.encode() if isinstance(value, str) else bytes(value or b"")
+        try:
+            if len(data) > job.wanted.record_bytes:
+                reject(row, too_long(job.wanted.record_bytes))
+            else:
+                given.append(data.decode())
+        except UnicodeDecodeError:
+            reject(row, "it is not UTF-8")
+    made = job.tokenizer.handle.encode_batch(given, num_threads)
+    ids, counts = (np.frombuffer(data, np.uint32) for data in made)
+    return [counts, ids]
 
 
 def _as_one(texts: Any) -> Any:
@@ -225,16 +210,11 @@ def _object(value: Any, name: str, job: Job) -> Any:
 
 
 def _rows(
-    job: Job,
-    encoder: Rows,
-    columns: Sequence[Any],
-    reject: Reject,
-    lists: _core.ListFile,
-    chosen: _Chosen,
-) -> tuple[int, int]:
+    job: Job, encoder: Rows, columns: Sequence[Any], reject: Reject
+) -> list[Numbers]:
     """Encode chats, or texts of several columns, in Python with the GIL.
 
-    Returns the number of tokens, and of rows with a label.
+    Returns the number of tokens of each row, the tokens, and labels if there are any.
     """
 
     def values(row: Sequence[Any]) -> dict[str, Any]:
@@ -245,24 +225,23 @@ def _rows(
         reject(row, str(problem))
 
     encoded = encoder.encode_each(zip(*columns, strict=True), values, refuse)
-    if not job.has_labels:
-        return _added(job, lists, *chosen.take(encoded.counts, encoded.ids)), 0
-    counts, ids, labels = chosen.take(encoded.counts, encoded.ids, encoded.labels)
-    num_tokens = _added(job, lists, counts, ids)
-    lists.append(1, labels.view(np.uint32), counts)
-    row_of_token = np.repeat(np.arange(len(counts)), counts)
-    return num_tokens, len(distinct(row_of_token[labels != IGNORED]))
+    made = [encoded.counts, encoded.ids]
+    return [*made, encoded.labels] if job.has_labels else made
 
 
-def _added(
-    job: Job, lists: _core.ListFile, counts: npt.NDArray[Any], ids: npt.NDArray[Any]
-) -> int:
-    """Write the tokens of rows, and return their number."""
+def _written(
+    job: Job,
+    lists: _core.ListFile,
+    counts: Numbers,
+    ids: Numbers,
+    labels: Numbers | None = None,
+) -> tuple[int, int]:
+    """Write tokens and labels; return their numbers: tokens, and rows with a label."""
     if len(ids):
         _check_id(job.tokenizer, int(ids.max()))
     lists.append(0, ids, counts)
-    return len(ids)
-
-
-def _numbers(data: Any) -> npt.NDArray[np.uint32]:
-    return np.frombuffer(data, np.uint32)
+    if labels is None:
+        return len(ids), 0
+    lists.append(1, labels.view(np.uint32), counts)
+    row_of_token = np.repeat(np.arange(len(counts)), counts)
+    return len(ids), len(distinct(row_of_token[labels != IGNORED]))

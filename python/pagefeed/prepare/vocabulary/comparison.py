@@ -41,6 +41,12 @@ class ComparedSource(TokenRate):
         return self.num_tokens / self.num_characters if self.num_characters else None
 
     @property
+    def restored_rate(self) -> float | None:
+        """Share of the texts that decoding gives back; None if unknown."""
+        restored, most = self.num_restored, self.num_rows
+        return None if restored is None or not most else restored / most
+
+    @property
     def whole_word_rate(self) -> float | None:
         """Share of the words that are one token; None without a word."""
         return self.num_whole_words / self.num_words if self.num_words else None
@@ -119,21 +125,15 @@ def _named(
 ) -> dict[str, Tokenizer]:
     """Return tokenizers by name."""
     if isinstance(tokenizers, Mapping):
-        named = dict(tokenizers)
-        given = list(named.values())
+        pairs = list(tokenizers.items())
     else:
-        given = list(tokenizers) if isinstance(tokenizers, Iterable) else [tokenizers]
-        named = {getattr(each, "name", ""): each for each in given}
-    wrong = [each for each in given if not isinstance(each, Tokenizer)]
-    if wrong or not given:
+        pairs = [(getattr(each, "name", ""), each) for each in tokenizers]
+    named = dict(pairs)
+    is_right = all(isinstance(each, Tokenizer) for each in named.values())
+    if not pairs or not is_right or len(named) < len(pairs):
         raise InvalidArgumentError(
-            f"tokenizers={wrong[0] if wrong else given!r:.60} must be tokenizers: give "
-            "[pagefeed.Tokenizer('a.json'), pagefeed.Tokenizer('b.model')]"
-        )
-    if len(named) < len(given):
-        raise InvalidArgumentError(
-            f"tokenizers are called {', '.join(each.name for each in given)}: give "
-            "them by different names, {'old': ..., 'new': ...}"
+            f"tokenizers={tokenizers!r:.80} must be tokenizers of different names: "
+            "give {'old': pagefeed.Tokenizer('a.json'), 'new': ...}"
         )
     return named
 

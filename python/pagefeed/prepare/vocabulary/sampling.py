@@ -18,7 +18,6 @@ from pagefeed.core._base import (
     check_positive,
     check_whole,
     in_order,
-    near_name,
     parse_bytes,
     require,
 )
@@ -178,26 +177,18 @@ def _checked_weights(
             f"weights= and temperature={temperature:g} both say how much of a source "
             "is drawn: give one of them"
         )
-    for name in given:
-        if name not in sizes:
-            raise InvalidArgumentError(
-                f"weights name {name!r}, and the sources are {', '.join(sizes)}"
-                f"{near_name(str(name), sizes)}"
-            )
-    if lacking := sizes.keys() - given.keys():
+    if given.keys() != sizes.keys():
         raise InvalidArgumentError(
-            f"weights lack {', '.join(sorted(lacking))}: give each source a weight, "
-            "and 0 to one that is not to be learned from"
+            f"weights are for {', '.join(map(str, given))}, and the sources are "
+            f"{', '.join(sizes)}: name each source, with 0 to learn nothing from it"
         )
     weights = {
         name: check_number(given[name], f"weights[{name!r}]", least=0, below=math.inf)
         for name in sizes
     }
-    empty = [name for name, weight in weights.items() if weight and not sizes[name]]
-    if empty or not math.fsum(weights.values()):
+    if not any(weights.values()) or any(weights[n] for n in sizes if not sizes[n]):
         raise InvalidArgumentError(
-            f"weights={dict(given)!r:.80}: "
-            + (f"{empty[0]!r} has no texts" if empty else "all are 0")
+            f"weights={weights}: one must be above 0, none of a source without texts"
         )
     return weights
 
