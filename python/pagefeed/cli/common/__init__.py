@@ -15,7 +15,6 @@ from pagefeed.cli.common.arguments import (
     group,
     in_flags,
     pairs_of,
-    parse_number,
     repeated,
     storage_options,
 )
@@ -71,7 +70,6 @@ __all__ = [
     "open_run",
     "pairs_of",
     "parameters",
-    "parse_number",
     "range_of",
     "read_json",
     "repeated",

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
+from typing import Any
 
 from pagefeed.cli.common import (
     arg,
     pairs_of,
     parameters,
-    parse_number,
     same_named,
     tell,
 )
@@ -43,7 +43,7 @@ ARGUMENTS = TEXTS | parameters(train_tokenizer, NAMES) | OTHERS
 def run(options: argparse.Namespace) -> int:
     """Train and report."""
     pairs = pairs_of(options.weights, f"--weights {WEIGHTS}")
-    weights = {name: parse_number(weight) for name, weight in pairs}
+    weights = {name: _number(weight) for name, weight in pairs}
     given = same_named(options, train_tokenizer) | {"weights": weights or None}
     done = train_tokenizer(make_texts(options), **given)
     drawn = sum(source.sampled_bytes for source in done.sources)
@@ -56,3 +56,11 @@ def run(options: argparse.Namespace) -> int:
     ]
     report = asdict(done) | {"held_out": as_rows(done.held_out)}
     return tell(options, report, lines)
+
+
+def _number(text: str) -> Any:
+    """Return a number; other text as it is, which is refused by the name of its source."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
