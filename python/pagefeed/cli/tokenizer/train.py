@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _number(text: str) -> Any:
-    """Return a number; other text as it is, which is refused by the name of its source."""
+    """Return a number; other text as it is, which is refused later."""
     try:
         return float(text)
     except ValueError:
