@@ -32,6 +32,7 @@ from pagefeed.mixture import Stage as Stage
 from pagefeed.mixture import mix as mix
 from pagefeed.parquet_files import parquet as parquet
 from pagefeed.prepare import convert as convert
+from pagefeed.prepare import export as export
 from pagefeed.prepare import tokenize as tokenize
 from pagefeed.progress import Progress as Progress
 from pagefeed.progress import show_progress as show_progress

@@ -19,6 +19,7 @@ __all__ = ["VERBS", "main", "make_parser"]
 
 VERBS = (
     *("count", "tokenize", "demo", "inspect", "head", "convert", "tokenizer", "index"),
+    "export",
     *("plan", "smoke", "doctor", "check", "report", "trace", "explain"),
     "verify",
 )

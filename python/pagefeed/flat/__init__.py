@@ -9,7 +9,14 @@ plane reads; :class:`FlatDataset` is the dataset of every format.
 from typing import Literal
 
 from pagefeed.flat.flat_dataset import FlatDataset, RecordColumn, TokenFormat
-from pagefeed.flat.flat_file import FlatFile, FlatFormat, Records, corrupt, given_dtype
+from pagefeed.flat.flat_file import (
+    FlatFile,
+    FlatFormat,
+    Records,
+    check_fitting,
+    corrupt,
+    given_dtype,
+)
 from pagefeed.flat.mds_shards import MdsOutput, mds
 from pagefeed.flat.megatron_files import MegatronDataset, MegatronOutput, megatron
 from pagefeed.flat.output import Output, TokenRows
@@ -43,6 +50,7 @@ __all__ = [
     "StreamWriter",
     "TokenFormat",
     "TokenRows",
+    "check_fitting",
     "corrupt",
     "document_pages",
     "given_dtype",

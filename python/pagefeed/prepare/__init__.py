@@ -7,6 +7,7 @@ and compares tokenizers.
 """
 
 from pagefeed.prepare.conversion import TOKEN_FORMATS, Conversion, convert
+from pagefeed.prepare.exporting import Exported, export
 from pagefeed.prepare.texts import FORMATS
 from pagefeed.prepare.tokenizing import Tokenized, tokenize
 from pagefeed.prepare.vocabulary import (
@@ -29,6 +30,7 @@ __all__ = [
     "ComparedSource",
     "ComparedTokenizer",
     "Conversion",
+    "Exported",
     "ExtendedTokenizer",
     "NewToken",
     "SampledSource",
@@ -37,6 +39,7 @@ __all__ = [
     "TrainedTokenizer",
     "compare_tokenizers",
     "convert",
+    "export",
     "extend_embeddings",
     "extend_tokenizer",
     "tokenize",

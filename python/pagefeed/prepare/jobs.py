@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any
 
-from pagefeed.core.storage import UNFINISHED
+from pagefeed.core.storage import MANIFEST, UNFINISHED
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.parsing import json_value, parsing
 from pagefeed.remote import OutputFolder
 
+SECONDS_BETWEEN = 0.1
+"""Seconds between two reports of progress."""
 JOB = f"{UNFINISHED}/job.json"
 """File with the settings and the progress of an unfinished job."""
 
@@ -73,6 +77,27 @@ def note_job(folder: OutputFolder, job: Mapping[str, Any]) -> None:
         check_same_job(folder.path, noted.get("settings", {}), job["settings"])
 
 
+def begun_job(folder: OutputFolder, settings: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Check that a folder belongs to a job with these settings; change nothing.
+
+    Returns:
+        Its manifest, and what was noted when the job began; None if there is none.
+
+    Raises:
+        InvalidArgumentError: If the folder has another job or other files.
+    """
+    manifest, begun = read_record(folder, MANIFEST), read_record(folder, JOB)
+    noted = (manifest or begun or {}).get("settings")
+    if noted is not None:
+        check_same_job(folder.path, noted, settings)
+    others = {name for name in folder.names() if not name.startswith(".")}
+    if noted is None and others - {UNFINISHED, MANIFEST}:
+        raise InvalidArgumentError(
+            f"{folder.path} holds other files: give an empty folder, or none yet"
+        )
+    return manifest, begun
+
+
 def check_same_job(
     path: str, noted: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> None:
@@ -110,3 +135,30 @@ def remove_drafts(folder: OutputFolder, names: str, below: str = "") -> None:
     """
     draft = re.compile(rf"\.({names})\..+")
     folder.remove(filter(draft.fullmatch, folder.names(below)), below)
+
+
+def run_threads(
+    tasks: Iterable[Callable[[], object]],
+    num_threads: int,
+    stop: threading.Event,
+    tick: Callable[[], object],
+) -> None:
+    """Run tasks on threads of this process, until all have ended.
+
+    Args:
+        tasks: The tasks.
+        num_threads: Most that run at the same time.
+        stop: Set after an error, so that the other tasks end.
+        tick: Called ten times a second, by the calling thread.
+    """
+    pool = ThreadPoolExecutor(max(1, num_threads), "pagefeed-job")
+    try:
+        waiting = {pool.submit(task) for task in tasks}
+        while waiting:
+            done, waiting = wait(waiting, SECONDS_BETWEEN, FIRST_EXCEPTION)
+            tick()
+            for future in done:
+                future.result()
+    finally:
+        stop.set()
+        pool.shutdown(cancel_futures=True)

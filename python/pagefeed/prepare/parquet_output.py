@@ -7,6 +7,8 @@ from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
+import numpy as np
+
 from pagefeed.core.storage import MANIFEST, PARQUET, UNFINISHED
 from pagefeed.errors import FileAccessError, InvalidArgumentError
 from pagefeed.flat import Output, TokenRows
@@ -19,10 +21,8 @@ from pagefeed.prepare.jobs import (
     remove_drafts,
     write_record,
 )
-from pagefeed.prepare.parquet_sinks import Compression, TokenSink
+from pagefeed.prepare.parquet_sinks import GROUP_BYTES, Compression, ListSink
 
-_GROUP_BYTES = 64 << 20
-"""Bytes of tokens of a row group, before compression."""
 _LOCK = ".convert.lock"
 _FILES = r"part-\d{5,}\.parquet|_manifest\.json|job\.json"
 
@@ -59,7 +59,7 @@ class ParquetOutput(Output):
             )
         self._shards: list[dict[str, Any]] = []
         self._has_files = True  # Until it is known.
-        self._file: TokenSink | None = None
+        self._file: ListSink | None = None
         self._in_group = self._in_shard = self._num_documents = 0
         self._settings = {
             **self.source,
@@ -114,7 +114,7 @@ class ParquetOutput(Output):
         file = self._file
         if file is None:
             file = self._file = self._new_file()
-        file.add(rows)
+        file.add(self.column, rows.tokens, np.diff(rows.offsets))
         self._in_group += len(rows.tokens)
         self._in_shard += len(rows.tokens)
         self._num_documents += len(rows.offsets) - 1
@@ -124,11 +124,10 @@ class ParquetOutput(Output):
             file.end_group()
             self._in_group = 0
 
-    def _new_file(self) -> TokenSink:
-        file = TokenSink(
+    def _new_file(self) -> ListSink:
+        file = ListSink(
             self.folder.writer(self._name),
-            self.column,
-            self.dtype,
+            {self.column: self.dtype},
             compression=self.compression,
             page_bytes=self.page_bytes,
         )
@@ -137,7 +136,7 @@ class ParquetOutput(Output):
 
     @property
     def _group_tokens(self) -> int:
-        return _GROUP_BYTES // self.dtype.itemsize
+        return GROUP_BYTES // self.dtype.itemsize
 
     @property
     def _name(self) -> str:
@@ -157,11 +156,9 @@ class ParquetOutput(Output):
         file.commit()
         self._shards.append(
             {
-                "file": self._name,
+                **file.output.record(self._name),
                 "documents": self._num_documents,
                 "tokens": self._in_shard,
-                "bytes": file.file.size,
-                "sha256": file.digest.hexdigest(),
             }
         )
         record = {"settings": self._settings, "shards": self._shards}

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from pagefeed import _core
 from pagefeed.caches import WholeWriter
-from pagefeed.core._base import require
-from pagefeed.flat import TokenRows
+from pagefeed.core._base import Int64Array, require
 from pagefeed.remote import FileWriter
 
 Compression: TypeAlias = Literal["zstd", "lz4", "snappy", "none"]
 """Codecs of pages."""
 
+GROUP_BYTES = 64 << 20
+"""Bytes of a row group, before compression."""
+STORED_BYTES = 4
+"""Bytes of a number by which sizes are counted: of Parquet's smallest numbers."""
 _IDS = 1 << 18
 """As many ids as large vocabularies have. A page with a larger token has four bytes for
 each of its tokens."""
@@ -25,58 +30,90 @@ def _pyarrow(name: str = "pyarrow") -> Any:
     return require(name, extra="pyarrow", purpose="Parquet files")
 
 
-class TokenSink(WholeWriter):
-    """A Parquet file of lists of tokens of at most 32 bits, as the core writes them.
+class Digested:
+    """Writes a file, and its digest.
 
     Args:
         file: Where to write.
-        column: Name of the tokens.
-        dtype: Type of the tokens.
+    """
+
+    def __init__(self, file: FileWriter) -> None:
+        self.file = file
+        self._digest = hashlib.sha256()
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Append bytes."""
+        self.file.write(data)
+        self._digest.update(data)
+
+    def record(self, name: str) -> dict[str, Any]:
+        """Return what manifests say of the file: name, size and digest."""
+        sha256 = self._digest.hexdigest()
+        return {"file": name, "bytes": self.file.size, "sha256": sha256}
+
+
+class ListSink(WholeWriter):
+    """A Parquet file of lists of numbers, as the core writes them, and other columns.
+
+    Args:
+        file: Where to write.
+        lists: The columns of lists, and the types of their integers, of at most 32 bits
+            each. The first one is of tokens.
+        others: Schema of further columns, of pyarrow; None without any.
         compression: Codec of pages.
-        page_bytes: Bytes of tokens in a page, at four bytes a token.
+        page_bytes: Bytes of numbers in a page, at four bytes a number.
     """
 
     def __init__(
         self,
         file: FileWriter,
-        column: str,
-        dtype: np.dtype[Any],
+        lists: Mapping[str, np.dtype[Any]],
+        others: Any = None,
         *,
         compression: Compression,
         page_bytes: int,
     ) -> None:
-        self.file = file
-        self.digest = hashlib.sha256()
-        """Digest of all bytes written so far."""
+        self.output = Digested(file)
+        """The file."""
         self._has_ended = False
+        self._columns = {name: number for number, name in enumerate(lists)}
+        self._compression: Compression = compression
+        self._page_bytes = page_bytes
         arrow, empty = _pyarrow(), _pyarrow().BufferOutputStream()
-        token = arrow.field("element", arrow.from_numpy_dtype(dtype), nullable=False)
-        schema = arrow.schema([arrow.field(column, arrow.list_(token), nullable=False)])
+        fields = []
+        for name, dtype in lists.items():
+            item = arrow.field("element", arrow.from_numpy_dtype(dtype), nullable=False)
+            fields.append(arrow.field(name, arrow.list_(item), nullable=False))
+        schema = arrow.schema([*fields, *(others or ())])
         _pyarrow("pyarrow.parquet").ParquetWriter(empty, schema).close()
         self._lists = _core.ListFile(
             empty.getvalue().to_pybytes(),
-            1,
+            len(lists),
             compression,
             page_bytes,
-            min(int(np.iinfo(dtype).max) + 1, _IDS),
+            min([_IDS, *(int(np.iinfo(kind).max) + 1 for kind in lists.values())]),
         )
 
-    def add(self, rows: TokenRows) -> None:
-        """Write documents."""
-        counts = np.diff(rows.offsets).astype(np.uint32)
-        self._lists.append(0, rows.tokens.astype(np.uint32), counts)
+    def add(self, name: str, numbers: npt.NDArray[Any], counts: Int64Array) -> None:
+        """Write rows of a list: all their numbers, and how many each row has."""
+        wide = numbers.astype(np.int32 if numbers.dtype.kind == "i" else np.uint32)
+        number = self._columns[name]
+        self._lists.append(number, wide.view(np.uint32), counts.astype(np.uint32))
         self._write()
 
-    def end_group(self) -> None:
-        """End the row group, if it has rows."""
-        if self._lists.num_waiting:
+    def end_group(self, others: Any = None) -> None:
+        """End the row group, if it has rows; others is a table of the other columns."""
+        if others is not None and others.num_columns:
+            data = as_file(
+                others, compression=self._compression, page_bytes=self._page_bytes
+            )
+            self._lists.end_group(data)
+        elif self._lists.num_waiting:
             self._lists.end_group()
-            self._write()
+        self._write()
 
     def _write(self) -> None:
-        data = self._lists.take()
-        self.file.write(data)
-        self.digest.update(data)
+        self.output.write(self._lists.take())
 
     def commit(self) -> None:
         """Write the footer, and give the file its name."""
@@ -85,8 +122,27 @@ class TokenSink(WholeWriter):
             self._lists.end()
             self._write()
             self._has_ended = True
-        self.file.commit()
+        self.output.file.commit()
 
     def abandon(self) -> None:
         """Remove the file, unless it was committed."""
-        self.file.abandon()
+        self.output.file.abandon()
+
+
+def as_file(table: Any, *, compression: str, page_bytes: int) -> bytes:
+    """Return a table as a file of Parquet with one row group."""
+    sink = _pyarrow().BufferOutputStream()
+    writer = _pyarrow("pyarrow.parquet").ParquetWriter(
+        sink,
+        table.schema,
+        compression=compression,
+        # Columns such as source and language have few values.
+        use_dictionary=True,
+        data_page_size=page_bytes,
+        write_batch_size=max(1024, page_bytes // STORED_BYTES),
+        write_page_checksum=True,
+        write_page_index=True,
+    )
+    writer.write_table(table, row_group_size=max(1, len(table)))
+    writer.close()
+    return bytes(sink.getvalue().to_pybytes())

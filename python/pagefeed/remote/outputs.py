@@ -5,12 +5,21 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import shutil
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 
 from pagefeed import _core
-from pagefeed.core.storage import Storage, is_url, local_path, names_in, plain_path
+from pagefeed.core._base import format_bytes
+from pagefeed.core.storage import (
+    Storage,
+    is_url,
+    local_path,
+    names_in,
+    plain_path,
+    write_errors,
+)
 from pagefeed.errors import FileAccessError, MissingFileError
 from pagefeed.remote.options import StorageOptions, options_as_texts
 from pagefeed.remote.remote_storage import RemoteStorage
@@ -127,6 +136,22 @@ class OutputFolder:
         """Remove files of a folder, and the folder if it is empty."""
         remove_files(self.path_of(below) if below else self.path, names)
 
+    def check_room(self, num_bytes: int, advice: str) -> None:
+        """Check that the disk has room for files, before they are written.
+
+        Raises:
+            FileAccessError: If it has not; the message ends with the advice.
+        """
+        make_folder(self.path)
+        with write_errors(self.path):
+            free = shutil.disk_usage(self.path).free
+        if free < num_bytes:
+            raise FileAccessError(
+                f"{self.path} has room for {format_bytes(free)}, and "
+                f"{format_bytes(num_bytes)} will be written: give a larger disk, or "
+                f"{advice}"
+            ).at(file=self.path)
+
     @contextmanager
     def claimed(self, lock: str) -> Iterator[None]:
         """Hold the folder, so that no other process writes it.
@@ -168,6 +193,9 @@ class _BucketFolder(OutputFolder):
         new = version is None
         done = self._handle.put(self.path_of(name), data, new=new, unchanged=version)
         return done is not None
+
+    def check_room(self, num_bytes: int, advice: str) -> None:
+        """Do nothing: a bucket has room."""
 
     def names(self, below: str = "") -> list[str]:
         folder = f"{self.path_of(below)}/" if below else f"{self.path}/"

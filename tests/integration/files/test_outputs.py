@@ -91,6 +91,20 @@ OUTPUTS = {
         ),
         buckets=True,
     ),
+    "export.output": Output(
+        lambda path, options: pf.export(
+            pf.Loader(
+                pf.parquet("a.parquet", **COLUMN),
+                sequences=pf.Windows(2),
+                batch_size=1,
+                rank=0,
+                world_size=1,
+            ),
+            path,
+            storage_options=options,
+        ),
+        buckets=True,
+    ),
     "write_index.output": Output(
         lambda path, options: write_index(
             "a.parquet", path, **COLUMN, storage_options=options
@@ -233,6 +247,7 @@ VERBS = {
     ("convert", "--output"): [*RUN[:3], "--to", "parquet"],
     ("demo", "--data"): [],
     ("demo", "--folder"): [],
+    ("export", "--output"): RUN,
     ("index", "--output"): RUN[:3],
     ("report", "--output"): RUN,
     ("tokenize", "--output"): ["a.jsonl", "--tokenizer", "tokenizer.json"],

@@ -15,12 +15,10 @@ from pagefeed.core.storage import MANIFEST, UNFINISHED
 from pagefeed.errors import (
     EmptySelectionError,
     FileAccessError,
-    InvalidArgumentError,
     LimitExceededError,
 )
 from pagefeed.prepare.jobs import (
-    JOB,
-    check_same_job,
+    begun_job,
     note_job,
     read_record,
     reading_job,
@@ -112,21 +110,7 @@ class JobFolder:
         Raises:
             InvalidArgumentError: If the folder has another job or other files.
         """
-        settings = job.settings()
-        manifest = read_record(self._out, MANIFEST)
-        begun = read_record(self._out, JOB)
-        noted = (manifest or begun or {}).get("settings")
-        if noted is not None:
-            check_same_job(self.path, noted, settings)
-        others = {n for n in self._out.names() if not n.startswith(".")} - {
-            UNFINISHED,
-            MANIFEST,
-        }
-        if noted is None and others:
-            raise InvalidArgumentError(
-                f"{self.path} holds other files: give an empty folder, or none yet"
-            )
-        return manifest, begun
+        return begun_job(self._out, job.settings())
 
     def note(self, job: Job) -> None:
         """Check the folder, and record there that the job begins, unless it did before.

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from functools import partial
 from typing import Self
 
 from pagefeed.core._base import Work, logger
 from pagefeed.errors import FileAccessError
+from pagefeed.prepare.jobs import run_threads
 from pagefeed.prepare.tokenizing.job import Job
 from pagefeed.prepare.tokenizing.task import run_task, tasks_left
-
-SECONDS_BETWEEN = 0.1
 
 
 class InputWork:
@@ -83,18 +81,9 @@ def run_locally(job: Job, num_threads: int, retries: int) -> None:
             with lock:
                 running -= 1
 
-    pool = ThreadPoolExecutor(min(num_threads, len(left)) or 1, "pagefeed-tokenize")
     with InputWork(job, left) as work:
-        try:
-            waiting = {pool.submit(run, task, work) for task in left}
-            while waiting:
-                done, waiting = wait(waiting, SECONDS_BETWEEN, FIRST_EXCEPTION)
-                work.tell()
-                for future in done:
-                    future.result()
-        finally:
-            stop.set()
-            pool.shutdown(cancel_futures=True)
+        tasks = [partial(run, task, work) for task in left]
+        run_threads(tasks, min(num_threads, len(left)), stop, work.tell)
 
 
 def with_retries(

@@ -8,6 +8,7 @@ from typing import Any, Self
 from pagefeed import _core
 from pagefeed.core._base import logger
 from pagefeed.errors import CorruptFileError
+from pagefeed.prepare.parquet_sinks import GROUP_BYTES, STORED_BYTES, as_file
 from pagefeed.prepare.texts import Batch, Rejected, arrow
 from pagefeed.prepare.tokenizing.encoding import encode, shard_schema
 from pagefeed.prepare.tokenizing.folder import (
@@ -19,11 +20,6 @@ from pagefeed.prepare.tokenizing.folder import (
 )
 from pagefeed.prepare.tokenizing.job import Job
 from pagefeed.remote import FileWriter
-
-GROUP_BYTES = 64 << 20
-"""Bytes of a row group before compression."""
-STORED_BYTES = 4
-"""Bytes of a token by which sizes are counted: of Parquet's smallest numbers."""
 
 
 class Shard:
@@ -110,27 +106,16 @@ class Shard:
 
     def _end_group(self) -> None:
         if self._others:
-            self._lists.end_group(self._others_as_file() if self._job.written else None)
+            others = None
+            if self._job.written:
+                others = as_file(
+                    arrow().concat_tables(self._others),
+                    compression=self._job.compression,
+                    page_bytes=self._job.page_bytes,
+                )
+            self._lists.end_group(others)
             self._others, self._others_bytes = [], 0
             self._write_pages()
-
-    def _others_as_file(self) -> bytes:
-        table = arrow().concat_tables(self._others)
-        sink, page_bytes = arrow().BufferOutputStream(), self._job.page_bytes
-        writer = arrow("pyarrow.parquet").ParquetWriter(
-            sink,
-            table.schema,
-            compression=self._job.compression,
-            # Columns such as source and language have few values.
-            use_dictionary=True,
-            data_page_size=page_bytes,
-            write_batch_size=max(1024, page_bytes // STORED_BYTES),
-            write_page_checksum=True,
-            write_page_index=True,
-        )
-        writer.write_table(table, row_group_size=max(1, len(table)))
-        writer.close()
-        return bytes(sink.getvalue().to_pybytes())
 
     def _write_pages(self) -> None:
         data = self._lists.take()
