@@ -56,7 +56,7 @@ USES = {
         "reports",
         "view",
     },
-    "metrics": {"launch"},
+    "metrics": {"checks", "launch"},
     "mixing": {"mixture"},
     "mixture": {"balance"},
     "parquet_files": {
@@ -83,6 +83,7 @@ USES = {
         "balance",
         "documents",
         "flat",
+        "metrics",
         "mixture",
         "parquet_files",
         "remote",

@@ -30,6 +30,7 @@ from pagefeed.integrations import (
     check_loader,
     check_readers,
     flex_mask,
+    on_device,
     sdpa_mask,
     varlen_arguments,
 )
@@ -50,6 +51,7 @@ __all__ = [
     "as_dataset",
     "check_isolation",
     "flex_mask",
+    "on_device",
     "sdpa_mask",
     "varlen_arguments",
 ]

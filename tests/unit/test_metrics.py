@@ -1,15 +1,25 @@
-"""A run's numbers: rates, names that trackers accept, Prometheus, the alarm."""
+"""A run's numbers: rates, names that trackers accept, Prometheus, GPUs, the alarm."""
 
+import importlib.util
 import re
 import socket
+import sys
 from contextlib import ExitStack
+from types import SimpleNamespace
 from urllib.request import urlopen
 
 import pytest
 
-from pagefeed.errors import InvalidArgumentError, WaitWarning
+from pagefeed.core.batches import Waits
+from pagefeed.errors import (
+    InvalidArgumentError,
+    MissingDependencyError,
+    UnsupportedError,
+    WaitWarning,
+)
 from pagefeed.metrics import WaitAlarm, serve
-from pagefeed.metrics.meter import Meter, over_ranks
+from pagefeed.metrics.gpu import gpu_numbers
+from pagefeed.metrics.meter import Meter, RunNumbers, over_ranks
 
 COUNTERS = {
     "tokens": 1000,
@@ -95,22 +105,6 @@ def test_the_slowest_rank_counts():
     }
 
 
-def test_prometheus_reads_them():
-    pytest.importorskip("prometheus_client", reason="prometheus is not installed")
-    metrics = meter_at(0, 1).read(MIXED) | {"data/epoch": 3}
-    with (
-        serve(lambda: metrics, port=0, host="localhost") as endpoint,
-        urlopen(f"http://localhost:{endpoint.port}/metrics") as answer,
-    ):
-        lines = answer.read().decode().splitlines()
-    assert "# TYPE pagefeed_wait_seconds_total counter" in lines
-    assert 'pagefeed_mix_share{source="web"} 0.75' in lines
-    assert "pagefeed_epoch 3.0" in lines
-    samples = [line.partition("{")[0].partition(" ")[0] for line in lines]
-    assert all(re.fullmatch(r"#|pagefeed_[a-z_]+", name) for name in samples)
-    assert len(lines) > 2 * len(metrics)
-
-
 def test_silent_clients_are_few_and_do_not_stay(monkeypatch):
     pytest.importorskip("prometheus_client", reason="prometheus is not installed")
     monkeypatch.setattr("pagefeed.metrics.prometheus.MOST_SECONDS", 0.3)
@@ -147,3 +141,100 @@ def test_the_alarm_rings_once_for_each_time_of_waiting():
         WaitAlarm(times=1).look({"data/wait_fraction": 0.9})
     with pytest.raises(InvalidArgumentError, match="fraction"):
         WaitAlarm(threshold=5)
+
+
+def test_prometheus_reads_them_and_a_histogram_of_all_waits():
+    pytest.importorskip("prometheus_client", reason="prometheus is not installed")
+    waits = Waits()
+    waits.new.extend([0.0001, 0.3, 70.0, 200.0])
+    waits.look()  # Another reader takes nothing from it.
+    numbers = RunNumbers(meter_at(0, 1).read(MIXED) | {"data/epoch": 3}, waits)
+    with (
+        serve(lambda: numbers, port=0, host="localhost") as endpoint,
+        urlopen(f"http://localhost:{endpoint.port}/metrics") as answer,
+    ):
+        lines = answer.read().decode().splitlines()
+    assert "# TYPE pagefeed_wait_seconds_total counter" in lines
+    assert 'pagefeed_mix_share{source="web"} 0.75' in lines
+    assert "pagefeed_epoch 3.0" in lines
+    buckets = {
+        line.split('"')[1]: float(line.split()[-1])
+        for line in lines
+        if line.startswith("pagefeed_batch_wait_seconds_bucket")
+    }
+    told = [buckets[edge] for edge in ("0.0001", "0.2", "0.5", "50", "100", "+Inf")]
+    assert told == [1, 1, 2, 2, 3, 4]
+    assert "pagefeed_batch_wait_seconds_count 4.0" in lines
+    assert [*buckets.values()] == sorted(buckets.values())
+
+
+def test_waits_are_those_since_the_last_look_and_none_is_lost():
+    waits = Waits()
+    for number in range(10_000):
+        waits.new.append(number / 1e6)
+        waits.room -= 1
+        if waits.room <= 0:
+            waits.sort()
+    first = waits.look()
+    assert first["p50"] == pytest.approx(0.005, rel=0.01)
+    assert first["p99"] == pytest.approx(0.0099, rel=0.01)
+    assert first["longest"] == 0.009999
+    assert waits.look() == {"p50": 0, "p99": 0, "longest": 0}
+    assert int(waits.counts.sum()) == 10_000
+    with waits:
+        assert waits.look()["longest"] > 0  # It lasts.
+    with pytest.raises(LookupError), waits:
+        raise LookupError
+    waits.sort()
+    assert int(waits.counts.sum()) == 10_001
+    assert waits.since is None
+
+
+class DriverError(Exception):
+    """An error of NVIDIA's library."""
+
+
+def driver(asked: list[object], *, is_there: bool = True) -> SimpleNamespace:
+    """NVIDIA's library of a machine with GPUs: this one may have none."""
+
+    def init() -> None:
+        if not is_there:
+            raise DriverError("Driver Not Loaded")
+
+    return SimpleNamespace(
+        NVMLError=DriverError,
+        nvmlInit=init,
+        nvmlDeviceGetHandleByIndex=asked.append,
+        nvmlDeviceGetHandleByUUID=asked.append,
+        nvmlDeviceGetUtilizationRates=lambda _: SimpleNamespace(gpu=87, memory=3),
+        nvmlDeviceGetMemoryInfo=lambda _: SimpleNamespace(used=1 << 30, total=4 << 30),
+    )
+
+
+@pytest.mark.parametrize(
+    ("visible", "rank", "wanted"),
+    [(None, None, 0), (None, "3", 3), ("5,6", "1", 6), ("GPU-a, GPU-b", "1", "GPU-b")],
+)
+def test_the_gpu_is_that_of_the_process(monkeypatch, visible, rank, wanted):
+    asked = list[object]()
+    monkeypatch.setitem(sys.modules, "pynvml", driver(asked))
+    for name, value in (("CUDA_VISIBLE_DEVICES", visible), ("LOCAL_RANK", rank)):
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    assert gpu_numbers() == {
+        "gpu/utilisation_fraction": 0.87,
+        "gpu/memory_bytes": 1 << 30,
+        "gpu/memory_fraction": 0.25,
+    }
+    assert asked == [wanted]
+
+
+def test_without_a_gpu_it_says_what_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", driver([], is_there=False))
+    with pytest.raises(UnsupportedError, match=r"Driver Not Loaded.*Leave gpu out"):
+        gpu_numbers()
+    monkeypatch.delitem(sys.modules, "pynvml")
+    if importlib.util.find_spec("pynvml") is None:
+        with pytest.raises(MissingDependencyError, match=r"pagefeed\[gpu\]"):
+            gpu_numbers()

@@ -158,6 +158,22 @@ impl Engine {
         py.detach(|| self.engine.close());
     }
 
+    /// What the next batch waits for, and what the threads do.
+    fn awaited<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let awaited = detached(py, || self.engine.awaited())?;
+        let dict = PyDict::new(py);
+        let places = awaited.places.iter().map(|place| {
+            let (file, column) = (place.file.as_deref(), place.column.as_deref());
+            (file, place.row_group, column, place.page)
+        });
+        dict.set_item("places", places.collect::<Vec<_>>())?;
+        dict.set_item("num_pages", awaited.num_pages)?;
+        dict.set_item("num_bytes", awaited.num_bytes)?;
+        dict.set_item("workers", awaited.workers)?;
+        dict.set_item("fetchers", awaited.fetchers)?;
+        Ok(dict)
+    }
+
     /// Batches submitted and not yet taken.
     #[getter]
     fn num_pending(&self) -> usize {

@@ -146,6 +146,19 @@ class PlanTable(Protocol):
     @property
     def batch_rows(self) -> int | None: ...
 
+class Awaited(TypedDict):
+    """Pages that the next batch of an engine waits for, and what the threads do."""
+
+    places: list[tuple[str | None, int | None, str | None, int | None]]
+    """File, row group, column and page of some of the pages."""
+    num_pages: int
+    num_bytes: int
+    """Bytes of the pages as stored, as far as known."""
+    workers: tuple[int, int]
+    """Threads that decode and write, and those of them that have no work."""
+    fetchers: tuple[int, int]
+    """Threads that fetch from afar, and those of them that have no work."""
+
 @final
 class Engine:
     def __new__(cls, config: EngineConfig) -> Engine: ...
@@ -153,6 +166,7 @@ class Engine:
     def next_batch(self) -> Buffer: ...
     def clear(self, *, keep_pages: bool = False) -> None: ...
     def keep_pages(self) -> None: ...
+    def awaited(self) -> Awaited: ...
     def close(self) -> None: ...
     @property
     def num_pending(self) -> int: ...

@@ -36,7 +36,9 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports import smoke as try_run
 
 ARGUMENTS = RUN | {
-    **parameters(try_run, "steps vocab_size plan"),
+    **parameters(
+        try_run, "steps vocab_size plan target_rate flops_per_token peak_flops"
+    ),
     **TEXT_TOKENIZER,
     "--rank": arg(0, "the rank whose batches are tried"),
     "--model": arg(str, "makes a torch module from vocab_size", metavar="FILE.py:NAME"),

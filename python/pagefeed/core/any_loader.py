@@ -89,6 +89,7 @@ class AnyLoader:
     rank = Setting[int]()
     world_size = Setting[int]()
     num_threads = Setting[int]()
+    warn_after = Setting[float | None]()
 
     def __iter__(self) -> Iterator[Batch]:
         """Start the current epoch, or continue where a state was loaded."""
@@ -163,7 +164,14 @@ class AnyLoader:
         epoch = check_whole(epoch, "epoch", least=0)
         self._session.set_epoch(epoch)
 
-    def metrics(self, group: Any = None) -> dict[str, float]:
+    def metrics(
+        self,
+        group: Any = None,
+        *,
+        flops_per_token: float | None = None,
+        peak_flops: float | None = None,
+        gpu: bool = False,
+    ) -> dict[str, float]:
         """Return the metrics of this rank's run by name, for any experiment tracker.
 
         While worker processes of a ``DataLoader`` iterate, this process does not know
@@ -173,8 +181,22 @@ class AnyLoader:
             group: A process group, such as ``torch.distributed.group.WORLD``. All its
                 members must call this method, and all get the metrics of the whole
                 group. Times are those of the slowest rank.
+            flops_per_token: Floating-point operations that training takes for a token,
+                about 6 times the parameters. With ``peak_flops`` the metrics also have
+                tokens a second and model FLOPs utilization, since the first batch.
+            peak_flops: Most operations a second of this rank's accelerator.
+            gpu: Also ask NVIDIA's driver how busy this process's GPU is, and how much
+                of its memory is used.
+
+        Raises:
+            InvalidArgumentError: If only one of the two numbers is given, or one is not
+                positive.
+            MissingDependencyError: If ``gpu=True`` and nvidia-ml-py is not installed.
+            UnsupportedError: If ``gpu=True`` and the driver does not tell.
         """
-        numbers = self._session.metrics(group)
+        numbers = self._session.metrics(
+            group, flops_per_token=flops_per_token, peak_flops=peak_flops, gpu=gpu
+        )
         try:
             self._session.check_state()
         except InvalidArgumentError as error:

@@ -12,6 +12,7 @@ from pagefeed.core._base import (
     check_callable,
     check_flag,
     check_positive,
+    check_seconds,
     check_vocab_size,
     check_whole,
 )
@@ -114,6 +115,9 @@ class Loader(AnyLoader):
         world_size: Number of data-parallel ranks. By default from the launcher.
         num_threads: Threads of the engine. By default this rank's share of the CPUs, or
             of a container's quota of them.
+        warn_after: Seconds. If a batch does not come for so long, the log ``pagefeed``
+            tells what it waits for, and again after twice, four times and so on. None
+            for never.
 
     Raises:
         InvalidArgumentError: If an argument cannot be right.
@@ -163,6 +167,7 @@ class Loader(AnyLoader):
         rank: int | None = None,
         world_size: int | None = None,
         num_threads: int | None = None,
+        warn_after: float | None = 30.0,
     ) -> None:
         if not isinstance(dataset, Source) or dataset.kind != "mixture":
             check_dataset(dataset, "dataset")
@@ -200,6 +205,7 @@ class Loader(AnyLoader):
             rank=rank,
             world_size=world_size,
             num_threads=resolve_threads(num_threads),
+            warn_after=check_seconds(warn_after, "warn_after"),
             fleet=None
             if global_batch_size is None
             else wiring.parse_fleet(global_batch_size),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pagefeed.checks import Watch
     from pagefeed.context_parallel import ContextParallel
     from pagefeed.core._base import Int64Array
-    from pagefeed.core.batches import Fields, LoaderSettings
+    from pagefeed.core.batches import AnyView, Fields, LoaderSettings
     from pagefeed.core.dataset import Dataset, Recipe, Spans
     from pagefeed.core.run import Cursor, Grown, LoaderState, Run, StatePart, Step
     from pagefeed.core.storage import Storage
@@ -79,6 +79,7 @@ warn_of_accelerator: Asked[[], bool] = Asked(bool)
 make_watch: Asked[[Run, LoaderSettings], Watch | None] = Asked(lambda *_: None)
 container_limits: Asked[[], Limits] = Asked(lambda: (None, None))
 make_meter: Asked[[float], Meter] = Asked()
+watch_waits: Asked[[AnyView], None] = Asked(lambda _: None)
 check_ranks: Asked[
     [tuple[int | None, int], Mapping[str, Any], tuple[int, int], Any, Any], None
 ] = Asked()

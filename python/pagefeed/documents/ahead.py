@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -194,6 +195,8 @@ class AheadEngine:
         self._most_bytes, self._of_step = most_bytes, of_step
         self._begun: deque[Decoding | Exception] = deque()
         self._peak = 0.0
+        self._last: Callable[[], Decoding | None] = lambda: None
+        """The batch handed out last, while it exists."""
         self.scale = 1.0
         """Measured size of decoded values, over the expected size; 1 or more."""
         self._keys = deque[Keys]()
@@ -241,7 +244,18 @@ class AheadEngine:
         first = begun.popleft()
         if isinstance(first, Exception):
             raise first
+        self._last = weakref.ref(first)
         return first
+
+    def awaited(self) -> dict[str, Any]:
+        """Return what the next batch waits for: values, or else the engine."""
+        last = self._last()
+        values = [] if last is None else chain.from_iterable(last.begun.values())
+        decoding = sum(value is not None and not value.done() for value in values)
+        told: dict[str, Any] = self._engine.awaited()
+        if decoding:  # The engine makes later batches.
+            told = told | {"places": [], "num_pages": 0}
+        return told | {"decoding": decoding}
 
     def _begin(self) -> Decoding:
         batch, into, sizes = self._make(self._engine.next_batch())

@@ -112,7 +112,7 @@ class FleetSession(RunView):
             0 if rank is None else rank, world_size
         )
         rank = None if rank is None else checked_rank
-        with self.lock:
+        with self.lock, self.awaiting():
             is_here = (rank, world_size) == self.rank_and_size
             current = self._current
             if current is None or not is_here or current[0] != number:

@@ -90,6 +90,11 @@ class ImageEngine:
         tokens, images = self._tokens.stats(), self._images.stats()
         return tokens | {name: tokens[name] + images[name] for name in BOTH}
 
+    def awaited(self) -> dict[str, Any]:
+        """Return what the next batch waits for, see :meth:`AnyView.awaited`."""
+        tokens: dict[str, Any] = self._tokens.awaited()
+        return tokens if tokens["num_pages"] else {**self._images.awaited()}
+
     def close(self) -> None:
         """End all threads."""
         self._tokens.close()

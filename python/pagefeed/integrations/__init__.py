@@ -2,8 +2,8 @@
 
 A module needs the framework that it is named after, and no other. Shared by all:
 ``delivery`` says where a run begins, ``dialects`` names the fields of batches,
-``evaluation`` adds up losses, ``learning`` those of datasets in training, ``checks``
-refuses what does not fit.
+``devices`` copies batches ahead, ``evaluation`` adds up losses, ``learning`` those of
+datasets in training, ``checks`` refuses what does not fit.
 """
 
 from pagefeed.integrations.attention import (
@@ -14,6 +14,7 @@ from pagefeed.integrations.attention import (
 )
 from pagefeed.integrations.checks import check_loader, check_readers
 from pagefeed.integrations.delivery import Leaf
+from pagefeed.integrations.devices import on_device
 
 __all__ = [
     "Leaf",
@@ -21,6 +22,7 @@ __all__ = [
     "check_loader",
     "check_readers",
     "flex_mask",
+    "on_device",
     "sdpa_mask",
     "varlen_arguments",
 ]

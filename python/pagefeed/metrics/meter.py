@@ -8,16 +8,21 @@ number whose name ends in ``_total`` only rises.
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import fmean
 from threading import Lock
 from typing import Any
 
 import numpy as np
 
 from pagefeed.contract import AnyView, RunView
+from pagefeed.core._base import check_flag, check_number
+from pagefeed.core.batches import Waits
 from pagefeed.launch import gather_from
+from pagefeed.metrics.gpu import gpu_numbers
 
 OF_ALL_RANKS: dict[str, Callable[[Iterable[float]], float]] = {
     "data/tokens_per_second": sum,
@@ -28,12 +33,34 @@ OF_ALL_RANKS: dict[str, Callable[[Iterable[float]], float]] = {
     "data/padding_fraction": max,
     "data/pages_loaded_total": sum,
     "data/pages_reloaded_total": sum,
+    "data/wait_p50_seconds": max,
+    "data/wait_p99_seconds": max,
+    "data/wait_longest_seconds": max,
+    "data/run_tokens_per_second": sum,
+    "data/mfu": fmean,
+    "gpu/utilisation_fraction": min,
+    "gpu/memory_bytes": max,
+    "gpu/memory_fraction": max,
 }
 """Reductions over ranks: the slowest rank sets the step time."""
 MOST_RANKS = 64
 """Ranks whose costs are compared, at most."""
+_FLOPS = "operations, given with the other of flops_per_token and peak_flops,"
 COUNTED = ("tokens", "padding_tokens", "wait_seconds", "batches", "batches_ready")
 """Counters whose growth since the last reading makes rates."""
+
+
+class RunNumbers(dict[str, float]):
+    """The metrics of a run, with the waits of its rank for a histogram.
+
+    Args:
+        numbers: The metrics by name.
+        waits: The waits of the loader.
+    """
+
+    def __init__(self, numbers: Mapping[str, float], waits: Waits) -> None:
+        super().__init__(numbers)
+        self.waits = waits
 
 
 class Meter:
@@ -60,14 +87,35 @@ class Meter:
         self._lock = Lock()
         self._last: tuple[float, Mapping[str, float]] = begin, {}
 
-    def of(self, view: AnyView, group: Any) -> dict[str, float]:
+    def of(
+        self,
+        view: AnyView,
+        group: Any,
+        *,
+        flops_per_token: float | None = None,
+        peak_flops: float | None = None,
+        gpu: bool = False,
+    ) -> RunNumbers:
         """Return the numbers of a loader's run, or of a group of ranks together."""
-        numbers = self.read(view.stats()) | dict(view.progress())
+        flops = check_flops(flops_per_token, peak_flops)
+        stats = view.stats()
+        numbers = self.read(stats) | dict(view.progress())
+        waits = view.waits.look().items()
+        numbers |= {f"data/wait_{name}_seconds": value for name, value in waits}
+        if flops is not None:
+            begun = view.waits.begun
+            seconds = math.inf if begun is None else time.monotonic() - begun
+            rate = (stats["tokens"] - stats["padding_tokens"]) / max(seconds, 1e-9)
+            numbers["data/run_tokens_per_second"] = rate
+            # Peers that share a rank's sequences each do a part of the work.
+            numbers["data/mfu"] = rate * flops / view.share[1]
+        if check_flag(gpu, "gpu"):
+            numbers |= gpu_numbers()
         if isinstance(view, RunView):
             numbers |= slowest_rank(view)
-        if group is None:
-            return numbers
-        return over_ranks(gather_from(group)(numbers))
+        if group is not None:
+            numbers = over_ranks(gather_from(group)(numbers))
+        return RunNumbers(numbers, view.waits)
 
     def read(self, stats: Mapping[str, float]) -> dict[str, float]:
         """Return the numbers of this rank.
@@ -97,6 +145,21 @@ class Meter:
             "data/pages_reloaded_total": stats["pages_reloaded"],
         }
         return numbers | _mixture(stats)
+
+
+def check_flops(
+    flops_per_token: float | None, peak_flops: float | None
+) -> float | None:
+    """Return the share of a second's operations that a token takes, if it is known.
+
+    Raises:
+        InvalidArgumentError: If a number is not positive, or one is given alone.
+    """
+    if flops_per_token is None and peak_flops is None:
+        return None
+    return check_number(flops_per_token, "flops_per_token", _FLOPS, above=0) / (
+        check_number(peak_flops, "peak_flops", _FLOPS, above=0)
+    )
 
 
 def _mixture(stats: Mapping[str, float]) -> dict[str, float]:

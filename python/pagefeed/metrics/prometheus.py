@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import socket
 import time
@@ -13,6 +14,8 @@ from typing import Any, Self
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from pagefeed.core._base import check_callable, check_whole, require
+from pagefeed.core.batches import EDGES, Waits
+from pagefeed.metrics.meter import RunNumbers
 
 MIX = re.compile(r"data/mix/(.+)_(share|tokens_total)")
 MOST_CLIENTS = 32
@@ -30,7 +33,10 @@ class _Collector:
     def collect(self) -> Iterator[Any]:
         """Yield the metrics as they are now."""
         found: dict[str, Any] = {}
-        for key, value in self._metrics().items():
+        metrics = self._metrics()
+        if isinstance(metrics, RunNumbers):
+            yield self._histogram(metrics.waits)
+        for key, value in metrics.items():
             mixed = MIX.fullmatch(key)
             own = f"mix_{mixed[2]}" if mixed else key.removeprefix("data/")
             name = f"pagefeed_{own.replace('/', '_')}"
@@ -40,6 +46,19 @@ class _Collector:
             labels = {"source": mixed[1]} if mixed else {}
             found[name].add_sample(name, labels, value)
         yield from found.values()
+
+    def _histogram(self, waits: Waits) -> Any:
+        """Return the waits so far as a histogram."""
+        waits.sort()
+        name = "pagefeed_batch_wait_seconds"
+        histogram = self._client.Metric(name, "", "histogram")
+        sums = waits.counts.cumsum().tolist()
+        for edge, count in zip([*EDGES.tolist(), math.inf], sums, strict=True):
+            bound = "+Inf" if edge == math.inf else f"{edge:g}"
+            histogram.add_sample(f"{name}_bucket", {"le": bound}, count)
+        histogram.add_sample(f"{name}_count", {}, sums[-1])
+        histogram.add_sample(f"{name}_sum", {}, waits.seconds)
+        return histogram
 
 
 class _Silent(WSGIRequestHandler):
@@ -118,7 +137,7 @@ def serve(
     Args:
         metrics: Function that returns them: ``loader.metrics``. Its rates cover the
             time between two requests, so that queries should derive rates from the
-            counters.
+            counters. A histogram of all waits of the process comes too.
         port: Port to listen on; 0 for any free port.
         host: Address to listen at, by default this machine's own. Anybody who reaches
             another one, such as ``"0.0.0.0"``, can read the numbers.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Protocol
@@ -120,6 +123,8 @@ class BlockReader:
         self._lock = Lock()
         self.pages_read = 0
         """Pages read so far."""
+        self.reading = Counter[int]()
+        """Pages whose texts are read and encoded now, by the number of threads."""
 
     @property
     def block_bytes(self) -> float:
@@ -151,11 +156,34 @@ class BlockReader:
         documents: list[UInt32Array] = [_NOTHING] * len(rows)
         for page in distinct(pages).tolist():
             which = np.flatnonzero(pages == page)
-            texts = self._texts(page, page_rows[which])
-            encoded = self._tokenizer.encode_batch(texts, num_threads=1)
+            with self._noted(page):
+                texts = self._texts(page, page_rows[which])
+                encoded = self._tokenizer.encode_batch(texts, num_threads=1)
             for document, ids in zip(which.tolist(), encoded, strict=True):
                 documents[document] = self._ids(ids, page)
         return self._joined(documents)
+
+    @contextmanager
+    def _noted(self, page: int) -> Iterator[None]:
+        """Note that a page is being read."""
+        with self._lock:
+            self.reading[page] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.reading -= Counter([page])
+
+    def awaited(self) -> dict[str, Any]:
+        """Return the pages that are being read, as :meth:`AnyView.awaited` does."""
+        with self._lock:
+            pages = [*map(self._index.locate, sorted(self.reading))]
+        column = self._index.column
+        return {
+            "places": [(at.file, at.row_group, column, at.page) for at in pages],
+            "num_pages": len(pages),
+            "num_bytes": sum(at.compressed_size for at in pages),
+        }
 
     def _texts(self, page: int, rows: Int64Array) -> list[str]:
         values: Any = self._arrow.array(self._index.read_page(page))

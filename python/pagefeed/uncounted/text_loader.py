@@ -10,6 +10,7 @@ from pagefeed.core._base import (
     Facts,
     check_callable,
     check_positive,
+    check_seconds,
     check_vocab_size,
     check_whole,
     near_name,
@@ -86,6 +87,8 @@ class TextLoader(AnyLoader):
         world_size: Number of data-parallel ranks. By default from the launcher.
         num_threads: Threads that read and encode. By default this rank's share of the
             CPUs.
+        warn_after: Seconds of a wait for a batch after which the log tells what it
+            waits for, as by :class:`Loader`. None for never.
 
     Raises:
         InvalidArgumentError: If an argument cannot be right, there are fewer blocks
@@ -128,6 +131,7 @@ class TextLoader(AnyLoader):
         rank: int | None = None,
         world_size: int | None = None,
         num_threads: int | None = None,
+        warn_after: float | None = 30.0,
     ) -> None:
         check_texts(dataset, tokenizer)
         cut = check_cut(sequences)
@@ -163,6 +167,7 @@ class TextLoader(AnyLoader):
             rank=rank,
             world_size=world_size,
             num_threads=resolve_threads(num_threads),
+            warn_after=check_seconds(warn_after, "warn_after"),
         )
         warn_of_texts(tokenizer, cut, fields)
         self._session = TextView(settings)

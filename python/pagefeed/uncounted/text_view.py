@@ -329,10 +329,15 @@ class TextView(AnyView):
             "splits": 0,
             "wait_seconds": self._seconds,
             "peak_bytes": self._peak,
-        } | {
-            f"storage/{name}": count
-            for name, count in self._reader.storage.counts().items()
-        }
+        } | self._storage_counts()
+
+    def _storage_counts(self) -> dict[str, int]:
+        counts = self._reader.storage.counts()
+        return {f"storage/{name}": count for name, count in counts.items()}
+
+    def awaited(self) -> dict[str, Any]:
+        """Return what the next batch waits for, see :meth:`AnyView.awaited`."""
+        return self._reader.awaited() | self._storage_counts()
 
     def progress(self) -> dict[str, float]:
         """Return the position of the run as metrics."""

@@ -63,3 +63,25 @@ def calls_of_batches(folder: Path, **settings: Any) -> tuple[float, Counter[str]
 def test_a_batch_takes_few_calls(folder, most, settings):
     each, calls = calls_of_batches(folder, **settings)
     assert each <= most, calls.most_common(20)
+
+
+def test_a_batch_between_plans_takes_seven_calls_and_one_of_the_engine(folder):
+    """Waits are noted and watched meanwhile."""
+    data = pf.parquet(folder, column="input_ids")
+    loader = pf.Loader(data, sequences=pf.Windows(32), batch_size=64, epochs=None)
+    batches, each = iter(loader), list[tuple[int, int]]()
+    for _ in range(50):
+        next(batches)
+    calls: Counter[str] = Counter()
+
+    def count(_: Any, event: str, called: Any) -> None:
+        is_native = event == "c_call" and type(called.__self__).__name__ == "Engine"
+        calls["native" if is_native else event] += 1
+
+    for _ in range(STEPS):
+        calls.clear()
+        sys.setprofile(count)
+        next(batches)
+        sys.setprofile(None)
+        each.append((calls["call"], calls["native"]))
+    assert Counter(each).most_common(1)[0][0] == (7, 1)

@@ -1,5 +1,7 @@
 """The numbers of a loader, and that of its rank among others."""
 
+import time
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -93,3 +95,45 @@ def test_any_gathering_function_proves_it(folder):
         loader.check_ranks(gather)
     assert [each[0] for each in facts] == [(0, 2), (1, 2)]
     assert facts[0][1] == facts[1][1]
+
+
+def test_model_flops_are_those_of_all_tokens_since_the_first_batch(folder):
+    loader = numbered_loader(folder)
+    assert loader.metrics(flops_per_token=1, peak_flops=1)["data/mfu"] == 0
+    begin = time.monotonic()
+    tokens = sum(batch["input_ids"].size for batch in loader)
+    for _ in range(2):  # A reading does not begin anew.
+        seconds = time.monotonic() - begin
+        told = loader.metrics(flops_per_token=6e3, peak_flops=1e9)
+        rate = told["data/run_tokens_per_second"]
+        assert rate == pytest.approx(tokens / seconds, rel=0.3)
+        assert told["data/mfu"] == pytest.approx(rate * 6e-6)
+    assert "data/mfu" not in loader.metrics()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"flops_per_token": 1e9},
+        {"peak_flops": 1e12},
+        {"flops_per_token": 0, "peak_flops": 1},
+        {"flops_per_token": 1, "peak_flops": "fast"},
+        {"gpu": 1},
+    ],
+)
+def test_what_metrics_are_asked_for_is_checked(folder, wrong):
+    with pytest.raises(InvalidArgumentError, match=next(reversed(wrong)).split("_")[0]):
+        numbered_loader(folder).metrics(**wrong)
+
+
+def test_waits_are_those_of_the_loop(folder):
+    def slow(batch):
+        time.sleep(0.03)
+        return batch
+
+    loader = numbered_loader(folder, transform=slow)
+    batches = iter(loader)
+    next(batches)
+    told = loader.metrics()
+    assert 0.03 <= told["data/wait_p50_seconds"] <= told["data/wait_longest_seconds"]
+    assert loader.metrics()["data/wait_longest_seconds"] == 0

@@ -7,6 +7,7 @@
 
 mod aligned;
 mod assembly;
+mod awaited;
 mod batch;
 mod budget;
 mod bundle;
@@ -34,6 +35,7 @@ use std::time::Duration;
 pub use aligned::Aligned;
 pub use assembly::buffer::Buffer;
 pub use assembly::list_rows::ListRows;
+pub use awaited::Awaited;
 pub use batch::Batch;
 pub use bundle::Bundles;
 pub use config::{EngineConfig, Layout, TokenType};

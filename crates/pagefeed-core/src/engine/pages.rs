@@ -162,11 +162,16 @@ impl PageTable {
         entry.uses.push_back(batch);
         self.room_for_uses += entry.uses.capacity() - room_before;
         self.num_uses += 1;
-        matches!(entry.content, State::Held(_))
+        self.is_held(slot)
     }
 
     pub fn page(&self, slot: Slot) -> PageKey {
         self.records[slot as usize].page
+    }
+
+    /// Whether the page of a slot is in memory.
+    pub fn is_held(&self, slot: Slot) -> bool {
+        matches!(self.entries[slot as usize].content, State::Held(_))
     }
 
     /// Facts from the source about the page of a slot.

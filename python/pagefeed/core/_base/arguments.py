@@ -105,6 +105,17 @@ def check_number(
     return as_float
 
 
+def check_seconds(value: object, name: str) -> float | None:
+    """Return some seconds, at most some thirty years; None stays None.
+
+    Raises:
+        InvalidArgumentError: If it is anything else.
+    """
+    if value is None:
+        return None
+    return check_number(value, name, "None, or seconds", above=0, most=1e9)
+
+
 def check_text(value: object, name: str) -> str:
     """Return a text that has a digest.
 

@@ -4,7 +4,7 @@ This layer holds the feeds of tokens and of rows, their fields and formats, the 
 of a process, and the iteration that plans batches ahead of the consumer.
 """
 
-from pagefeed.core.batches.engines import ProcessEngine
+from pagefeed.core.batches.engines import Locked, ProcessEngine
 from pagefeed.core.batches.feeds import (
     ColumnsBeside,
     EngineFeed,
@@ -36,8 +36,10 @@ from pagefeed.core.batches.run_view import (
 from pagefeed.core.batches.session import RunView, open_session
 from pagefeed.core.batches.settings import LoaderSettings, sized
 from pagefeed.core.batches.sources import block_for, make_feed, make_run
+from pagefeed.core.batches.waits import EDGES, Waits
 
 __all__ = [
+    "EDGES",
     "AnyView",
     "Batch",
     "BatchIterator",
@@ -51,11 +53,13 @@ __all__ = [
     "Format",
     "Iteration",
     "LoaderSettings",
+    "Locked",
     "MoveListener",
     "Plan",
     "Position",
     "ProcessEngine",
     "RunView",
+    "Waits",
     "block_for",
     "check_infills",
     "check_padding",

@@ -76,6 +76,12 @@ class ProcessEngine(Locked, Generic[EngineT]):
                 return self._here()
         return started[1]
 
+    @property
+    def started(self) -> EngineT | None:
+        """This process's engine, if it was started."""
+        started = self._started
+        return started[1] if started and started[0] == os.getpid() else None
+
     def close(self) -> None:
         """Close the engine of this process, and start no new one."""
         self._is_closed = True

@@ -115,6 +115,9 @@ class BatchEngine(Protocol):
     def stats(self) -> dict[str, Any]:
         """Return counters since the start."""
 
+    def awaited(self) -> dict[str, Any]:
+        """Return what the next batch waits for, see :meth:`AnyView.awaited`."""
+
 
 class Feed(ABC):
     """Plans batches for an engine, and turns its output into batches."""
@@ -124,6 +127,11 @@ class Feed(ABC):
     def engine(self) -> BatchEngine:
         """Return this process's engine: threads do not survive a fork."""
         return self._engine.get()
+
+    def awaited(self) -> dict[str, Any]:
+        """Return what the next batch waits for; nothing before the engine started."""
+        engine = self._engine.started
+        return {} if engine is None else {**engine.awaited()}
 
     def close(self) -> None:
         """End this process's engine, and all threads."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from time import monotonic
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,8 +12,9 @@ import numpy as np
 from pagefeed.core._base import Facts, warn_user
 from pagefeed.core.batches.engines import Locked
 from pagefeed.core.batches.formats import Batch
+from pagefeed.core.batches.waits import Waits
 from pagefeed.core.order import Drawing, make_generator
-from pagefeed.core.wiring import check_ranks, make_meter
+from pagefeed.core.wiring import check_ranks, make_meter, watch_waits
 from pagefeed.errors import PositionWarning
 
 
@@ -62,8 +63,10 @@ class AnyView(Locked, ABC):
         """The function of the user for every batch, as a :class:`Drawing`."""
         if settings.transform is not None:
             self.transform = Drawing.of(settings.transform, "transform")
+        self.waits = Waits()
+        """Durations of waits for batches."""
         self._meter: Any = None
-        self._begun = time.monotonic()
+        self._begun = monotonic()
 
     @property
     def rank_and_size(self) -> tuple[int | None, int]:
@@ -140,6 +143,20 @@ class AnyView(Locked, ABC):
     def stats(self) -> dict[str, float]:
         """Return counters since this process first ran, see :meth:`Loader.stats`."""
 
+    def awaited(self) -> dict[str, Any]:
+        """Return what the next batch waits for, as far as known; waits for nothing.
+
+        ``places``, ``num_pages``, ``num_bytes``, ``workers`` and ``fetchers`` are as an
+        engine tells them; ``decoding`` is the number of values that functions of the
+        user decode; ``storage/...`` are the counters of storages.
+        """
+        return {}
+
+    def awaiting(self) -> Waits:
+        """Return the waits, which are watched, for a ``with`` block around one."""
+        watch_waits(self)
+        return self.waits
+
     @abstractmethod
     def progress(self) -> Mapping[str, float]:
         """Return the position of the run as metrics."""
@@ -173,11 +190,11 @@ class AnyView(Locked, ABC):
         if self.listener is not None:
             self.listener.moved(self.position.next)
 
-    def metrics(self, group: Any) -> dict[str, float]:
+    def metrics(self, group: Any, **asked: Any) -> dict[str, float]:
         """Return the run's numbers, see :meth:`Loader.metrics`."""
         if self._meter is None:
             self._meter = make_meter(self._begun)
-        values: dict[str, float] = self._meter.of(self, group)
+        values: dict[str, float] = self._meter.of(self, group, **asked)
         return values
 
     def check_ranks(self, group: Any, same: Any) -> None:
@@ -201,17 +218,29 @@ class BatchIterator(Iterator[Batch]):
     def __init__(self, session: AnyView) -> None:
         self.session = session
         self._has_ended = False
+        session.awaiting().begin()
 
     def pass_over(self) -> None:
         """Count the step that raised last as taken; the next step follows."""
 
     def __next__(self) -> Batch:
         """Return the batch of the next step."""
-        with self.session.lock:
-            batch = None if self._has_ended else self.session.next_batch(self)
+        session = self.session
+        with session.lock:
+            # Noted without a call of Python: this is done for every batch.
+            waits = session.waits
+            waits.since = begin = monotonic()
+            try:
+                batch = None if self._has_ended else session.next_batch(self)
+            finally:
+                waits.since = None
             if batch is None:
                 self._has_ended = True
                 raise StopIteration
+            waits.new.append(monotonic() - begin)
+            waits.room -= 1
+            if waits.room <= 0:
+                waits.sort()
             return batch
 
 

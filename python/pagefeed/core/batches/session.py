@@ -220,12 +220,19 @@ class RunView(AnyView):
         running = 0 if position.running is None else position.running.num_padding_rows
         counters["padding_sequences"] = self._num_padding_rows + running
         delivered = self.run.at(position.finished or position.now).stats()
+        return counters | delivered | self._storage_counts()
+
+    def _storage_counts(self) -> dict[str, int]:
+        """Return the counters of all storages of the datasets, by names of stats."""
         storages = {id(d.index.storage): d.index.storage for d in self.run.datasets}
         counts: Counter[str] = Counter()
         for storage in storages.values():
             counts.update(storage.counts())
-        stored = {f"storage/{name}": count for name, count in counts.items()}
-        return counters | delivered | stored
+        return {f"storage/{name}": count for name, count in counts.items()}
+
+    def awaited(self) -> dict[str, Any]:
+        """Return what the next batch waits for, see :meth:`AnyView.awaited`."""
+        return self._feed.awaited() | self._storage_counts()
 
     def progress(self) -> dict[str, float]:
         """Return the position of the run as metrics."""
@@ -278,7 +285,7 @@ class RunView(AnyView):
         Their pages are read once, and stay in memory for the next call as long as there
         is room. For loaders that do not iterate.
         """
-        with self.lock:
+        with self.lock, self.awaiting():
             engine = self._feed.engine()
             engine.keep_pages()
             engine.submit(self._feed.plan(sequences.reshape(1, -1)))

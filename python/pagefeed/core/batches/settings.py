@@ -50,6 +50,8 @@ class LoaderSettings:
     rank: int
     world_size: int
     num_threads: int
+    warn_after: float | None = None
+    """Seconds of a wait after which the log tells of it; None for never."""
     uses_recorded: bool = True
     """Whether token ids are checked against the vocabulary recorded in the files."""
     dealing_bytes: int = 0

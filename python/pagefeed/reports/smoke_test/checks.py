@@ -58,6 +58,20 @@ def check_batches(seen: Observation, steps: int, rate: float) -> Check:
     return Check("batches", result, ok=bool(seen.digests) and not seen.damage)
 
 
+def check_rate(rate: float, target: float, share: float | None) -> Check:
+    """Check that the loader alone delivers the tokens a second that are asked.
+
+    Args:
+        rate: Tokens a second of the loader alone.
+        target: Tokens a second that are asked of a rank.
+        share: Share of a second's operations that a token takes, if it is known.
+    """
+    result = f"{rate:,.0f} tokens/s from the loader alone, {target:,.0f} asked"
+    if share is not None:
+        result += f"; MFU at most {rate * share:.1%}, asked {target * share:.1%}"
+    return Check("rate", result, ok=rate >= target)
+
+
 def check_checksums(data: Dataset | Mixture) -> Check:
     """Check that pages have checksums and that reading verifies them."""
     datasets = [d for d in data.parts.values() if isinstance(d, ParquetDataset)]

@@ -9,11 +9,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from pagefeed.core._base import check_positive
+from pagefeed.core._base import check_number, check_positive
 from pagefeed.core.dataset import known_vocab_size
 from pagefeed.core.loader import Loader, as_rank
 from pagefeed.documents import Documents
 from pagefeed.errors import InvalidArgumentError, MissingDependencyError, PagefeedError
+from pagefeed.metrics import check_flops
 from pagefeed.reports.decoding import TextTokenizer
 from pagefeed.reports.diagnosis import doctor
 from pagefeed.reports.sampling import check_counted, plan_digest
@@ -26,6 +27,7 @@ from pagefeed.reports.smoke_test.checks import (
     check_learning,
     check_memory,
     check_numbers,
+    check_rate,
     check_tokenizer,
     compare_ranks,
     pair_of,
@@ -69,6 +71,9 @@ def smoke(
     shifted: bool | None = None,
     ranks: Sequence[Loader] | None = None,
     plan: str | None = None,
+    target_rate: float | None = None,
+    flops_per_token: float | None = None,
+    peak_flops: float | None = None,
 ) -> Smoke:
     """Try a run before it is begun: batches, ids, labels, loss, ranks, resume, memory.
 
@@ -88,9 +93,15 @@ def smoke(
         ranks: Loaders of other ranks, as their processes make them; by default copies
             of this one for these ranks.
         plan: The plan that a smoke test of another rank or machine reported.
+        target_rate: Tokens a second that a rank needs. The test fails by the name
+            ``"rate"`` if the loader alone delivers fewer.
+        flops_per_token: Operations that training takes for a token. With ``peak_flops``
+            the check of the rate also tells the model FLOPs utilization.
+        peak_flops: Most operations a second of a rank's accelerator.
 
     Raises:
-        InvalidArgumentError: If the loader delivers no tokens of one length.
+        InvalidArgumentError: If the loader delivers no tokens of one length, or a rate
+            is not positive.
 
     Example:
         >>> smoke(loader, steps=4).ok  # doctest: +SKIP
@@ -98,6 +109,13 @@ def smoke(
     """
     check_counted(loader, "smoke")
     steps = check_positive(steps, "steps")
+    share = check_flops(flops_per_token, peak_flops)
+    if target_rate is not None:
+        target_rate = check_number(target_rate, "target_rate", above=0)
+    elif share is not None:
+        raise InvalidArgumentError(
+            "flops_per_token and peak_flops go with a rate: give target_rate"
+        )
     settings = loader.sequences
     if isinstance(settings, Documents) and not settings.makes_tokens:
         raise InvalidArgumentError(
@@ -133,6 +151,8 @@ def smoke(
         check_memory(ours, loader.memory),
         check_checksums(loader.dataset),
     ]
+    if target_rate is not None:
+        checks.insert(1, check_rate(rate, target_rate, share))
     if tokenizer is not None:
         checks.append(check_tokenizer(ours.batches, ours.greatest, tokenizer, size))
     return Smoke(

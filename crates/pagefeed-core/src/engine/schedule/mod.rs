@@ -10,6 +10,7 @@
 #[cfg(feature = "simulate")]
 #[path = "../../../tests/simulate/audits/schedule.rs"]
 mod audit;
+mod awaited;
 mod gathers;
 mod jobs;
 mod lead;

@@ -1,0 +1,48 @@
+//! What the consumer waits for, and what the threads do meanwhile.
+
+use super::{Engine, PageSource};
+use crate::error::{Error, Kind, Location, Result};
+
+/// Places of pages that are told at most.
+const MOST_PLACES: usize = 64;
+
+/// What the batch at the head waits for; empty if it is finished, or there is none.
+#[derive(Debug, Default)]
+pub struct Awaited {
+    /// Places of some of the pages.
+    pub places: Vec<Location>,
+    /// Number of all of them.
+    pub num_pages: usize,
+    /// Their bytes as stored, as far as known.
+    pub num_bytes: usize,
+    /// Threads that decode and write, and those of them that have no work.
+    pub workers: (usize, usize),
+    /// Threads that fetch from afar, and those of them that have no work.
+    pub fetchers: (usize, usize),
+}
+
+impl Engine {
+    /// What the batch at the head waits for. Never waits for the workers.
+    pub fn awaited(&self) -> Result<Awaited> {
+        self.check_process()?;
+        let source: &dyn PageSource = &*self.shared.source;
+        let (pages, idle, idle_fetchers) = {
+            let state = self.shared.lock();
+            (state.awaited(), state.num_idle, state.num_idle_fetchers)
+        };
+        let place = |&page: &u64| {
+            let nowhere = Error::new(Kind::Cancelled, "");
+            source.locate(nowhere, page).location().clone()
+        };
+        Ok(Awaited {
+            places: pages.iter().take(MOST_PLACES).map(place).collect(),
+            num_pages: pages.len(),
+            num_bytes: pages
+                .iter()
+                .map(|&page| source.entry(page).stored_size)
+                .sum(),
+            workers: (self.shared.config.num_threads, idle),
+            fetchers: (source.num_in_flight(), idle_fetchers),
+        })
+    }
+}
