@@ -1,4 +1,4 @@
-"""What a batch that does not come waits for, in words."""
+"""Data, threads and functions that a batch waits for, in words."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BETWEEN = ("pagefeed", "concurrent", "threading", "queue", "multiprocessing")
 def awaited_by(view: AnyView) -> str:
     """Return what a view waits for, to follow the words that it waits."""
     told = list[str]()
-    # Whatever cannot be known now is left out: another thread is in the midst of it.
+    # The other thread may be in the middle of a change: what is not known is left out.
     with suppress(Exception):
         rank, world_size = view.rank_and_size
         told += [f" at step {view.position.now.step} on rank {rank} of {world_size}"]

@@ -26,14 +26,14 @@ Call = Callable[[float, AnyView], object]
 
 
 class _Listener(NamedTuple):
-    """What hears of waits from some seconds on."""
+    """A function that hears of waits from some seconds on."""
 
     after: float
     call: Call
 
 
 Listeners = dict[object, _Listener]
-"""What hears of waits, by the alarm; None for the log of a loader."""
+"""Listeners by their alarm; None for the log of a loader."""
 Wait = tuple[float, dict[object, float]]
 """When a wait began, and the seconds at which each listener hears of it next."""
 
@@ -70,7 +70,7 @@ class Watcher(Locked):
             self._alarms.pop(alarm, None)
 
     def _start(self) -> None:
-        """Start the thread if there is something to look at; else let it look anew."""
+        """Start the thread if anything listens, or wake it."""
         if not any(map(self._listeners, self._views)):
             return
         if self._thread is not None and self._thread.is_alive():
@@ -126,10 +126,10 @@ class Watcher(Locked):
 
 
 def _call(call: Call, seconds: float, view: AnyView) -> None:
-    """Call a function that hears of a wait; what it raises is told and forgotten."""
+    """Call a function that hears of a wait; log an error that it raises."""
     try:
         call(seconds, view)
-    except Exception:  # noqa: BLE001 - the thread goes on, and so does training
+    except Exception:  # noqa: BLE001 - training and this thread continue
         logger.warning("an alarm of waits raised:\n%s", traceback.format_exc())
 
 

@@ -1,4 +1,4 @@
-"""How long a consumer waits for each batch, and since when it waits for the next."""
+"""Durations of a consumer's waits, and the begin of the one that lasts."""
 
 from __future__ import annotations
 
