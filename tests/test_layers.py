@@ -34,7 +34,11 @@ ABOVE = ("__init__", "__main__")
 NAME_TYPES = {
     ("core", "wiring"),
     ("core", "loader"),
+    ("core", "dataset", "dataset"),
+    ("core", "dataset", "page_index"),
+    ("core", "sequences", "cut"),
     ("core", "batches", "settings"),
+    ("core", "batches", "run_view"),
     ("core", "run", "run"),
 }
 """Modules that name types of later layers: of functions and settings of rooms."""

@@ -14,7 +14,7 @@ from pagefeed.core._base import (
     text_of,
     warn_user,
 )
-from pagefeed.core.batches import AnyView, Batch, Fields, Format
+from pagefeed.core.batches import AnyView, Batch, Fields, Format, LoaderSettings
 from pagefeed.core.order import Shuffle
 from pagefeed.core.sequences import Cut
 from pagefeed.core.wiring import warn_of_accelerator
@@ -166,7 +166,7 @@ class AnyLoader:
 
     def metrics(
         self,
-        group: Any = None,
+        group: object = None,
         *,
         flops_per_token: float | None = None,
         peak_flops: float | None = None,
@@ -205,14 +205,14 @@ class AnyLoader:
             return dict.fromkeys(numbers, math.nan)
         return numbers
 
-    def view(self) -> Any:
+    def view(self) -> AnyView:
         """Return the view of this loader, for adapters.
 
         See :mod:`pagefeed.contract`.
         """
         return self._session
 
-    def check_ranks(self, group: Any = None, *, same: Any = None) -> None:
+    def check_ranks(self, group: object = None, *, same: object = None) -> None:
         """Check that every rank gets the right batches, by one exchange between ranks.
 
         All processes must call this method. It checks that processes that need the same
@@ -231,7 +231,7 @@ class AnyLoader:
         self._session.check_ranks(group, same)
 
     @property
-    def _settings(self) -> Any:
+    def _settings(self) -> LoaderSettings:
         return self._session.settings
 
     @property
@@ -308,7 +308,7 @@ def share(loader: LoaderT, num_shares: int) -> LoaderT:
 
 
 def rebuild(
-    kind: type[LoaderT], settings: Any, state: Any, learning: object = None
+    kind: type[LoaderT], settings: LoaderSettings, state: Any, learning: object = None
 ) -> LoaderT:
     """Return a loader of a kind with settings, at a position."""
     loader = kind.__new__(kind)

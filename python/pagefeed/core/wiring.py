@@ -81,7 +81,7 @@ container_limits: Asked[[], Limits] = Asked(lambda: (None, None))
 make_meter: Asked[[float], Meter] = Asked()
 watch_waits: Asked[[AnyView], None] = Asked(lambda _: None)
 check_ranks: Asked[
-    [tuple[int | None, int], Mapping[str, Any], tuple[int, int], Any, Any], None
+    [tuple[int | None, int], Mapping[str, Any], tuple[int, int], object, object], None
 ] = Asked()
 # Arguments of a loader, checked; some have short forms.
 parse_balance: Asked[[BalanceLike], Balance | None] = Asked()
@@ -98,10 +98,10 @@ stored_counts: Asked[
 # Data, and columns of batches that a name asks for.
 make_storage: Asked[[Mapping[str, object] | None, bool], Storage] = Asked()
 make_metadata: Asked[[Sequence[Dataset], Fields], Metadata | None] = Asked()
-make_erased: Asked[[Any, Sequence[Any]], ErasedRows] = Asked()
+make_erased: Asked[[Spans, Sequence[Spans]], ErasedRows] = Asked()
 # States.
 state_part: Asked[[str], StatePart | None] = Asked(lambda _: None)
-rest_of_run: Asked[[Any, LoaderState, Grown | None], tuple[Run, LoaderState]] = Asked()
+rest_of_run: Asked[[Run, LoaderState, Grown | None], tuple[Run, LoaderState]] = Asked()
 records_after: Asked[
     [Records, Sequence[str | None], Sequence[Dataset]], Records | None
 ] = Asked()

@@ -9,7 +9,7 @@ from typing import Self
 from pagefeed.core._base import check_whole
 from pagefeed.core.batches import Batch, Iteration, LoaderSettings, Position, RunView
 from pagefeed.core.run import Cursor, LoaderState, Step, StepIndex
-from pagefeed.errors import CancelledError, InvalidArgumentError
+from pagefeed.errors import CancelledError, InternalError, InvalidArgumentError
 
 MOVED_SEQUENCES = 1 << 10
 """Sequences to plan before the first batch after a change of rank or size. Plans are
@@ -108,7 +108,9 @@ class FleetSession(RunView):
         """Return the batch of a step for a rank, see :meth:`Loader.at`."""
         number = Step(check_whole(step, "step", least=0))
         self.check_state()
-        checked_rank, world_size = self.settings.fleet.check_place(
+        if (fleet := self.settings.fleet) is None:
+            raise InternalError("the settings of a fleet's session have no fleet")
+        checked_rank, world_size = fleet.check_place(
             0 if rank is None else rank, world_size
         )
         rank = None if rank is None else checked_rank

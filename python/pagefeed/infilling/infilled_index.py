@@ -31,6 +31,9 @@ class InfilledIndex(CountedIndex):
             tokens.
     """
 
+    infill: Infill
+    """Settings of infilling."""
+
     def __init__(
         self, plain: PageIndex, infill: Infill, filling: int | None = None
     ) -> None:
@@ -39,7 +42,6 @@ class InfilledIndex(CountedIndex):
         self.value_bytes, self.is_infilled = plain.value_bytes, True
         self._plain = plain
         self.infill = infill
-        """Settings of infilling."""
         self._filling = filling
 
     def __reduce__(self) -> tuple[Callable[..., InfilledIndex], tuple[Any, ...]]:

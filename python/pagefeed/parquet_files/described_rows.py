@@ -16,7 +16,6 @@ from pagefeed.core.dataset import (
     cache_folder,
     folder_columns,
     part_of,
-    read_by_engines,
 )
 from pagefeed.errors import (
     ColumnNotFoundError,
@@ -116,6 +115,8 @@ class DescribedRecipe(IndexRecipe):
         """
         if self.kind is None:
             return core
+        from pagefeed.selection import read_by_engines
+
         row, missing = self.defaults, None
         if self.constants is not None and (lacking := core.lacking_files()):
             self._check_lacking(self.constants, lacking)
@@ -250,7 +251,7 @@ class DescribedRows(ParquetRows):
             constants = self._constants_of(column)
             if constants is None and table is None:
                 constants = folder_columns(self.files).get(column)
-            if constants is None or constants.is_given is not None:
+            if constants is None or not constants.is_complete:
                 raise
             return constants
 

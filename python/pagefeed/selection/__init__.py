@@ -30,6 +30,7 @@ from pagefeed.selection.table_columns import (
     TableColumns,
     bounds_of,
 )
+from pagefeed.selection.table_values import TableColumn, read_by_engines
 from pagefeed.selection.taking import taken
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "RowGroups",
     "RowRuns",
     "Selection",
+    "TableColumn",
     "TableColumns",
     "bounds_of",
     "by_length",
@@ -57,6 +59,7 @@ __all__ = [
     "files_that_may_match",
     "int96_columns",
     "is_coarse",
+    "read_by_engines",
     "rows_at",
     "rows_at_once",
     "schema_of",

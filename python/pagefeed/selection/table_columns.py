@@ -19,6 +19,7 @@ from pagefeed.core._base import require
 from pagefeed.core.dataset import FolderColumn
 from pagefeed.core.storage import Storage
 from pagefeed.selection.renamed_files import open_renamed
+from pagefeed.selection.table_values import TableColumn
 
 
 class Bounds(NamedTuple):
@@ -225,13 +226,15 @@ class TableColumns:
             kind = self.type_of(column)
             if kind is None:
                 return None
-            constant = FolderColumn(
+            constant = TableColumn(
                 (),
                 np.zeros(num_files, dtype=np.int64),
                 kind,
                 np.zeros(num_files, dtype=np.bool_),
             )
-        if constant.is_given is None or (default is None and not has_rule):
+        if not isinstance(constant, TableColumn) or constant.is_given is None:
+            return constant
+        if default is None and not has_rule:
             return constant
         values, number_of_file = constant.values, constant.number_of_file
         if default is not None:

@@ -12,12 +12,19 @@ from typing import Any, Literal, NamedTuple, Unpack, cast
 import numpy as np
 
 from pagefeed.core._base import Int64Array, check_choice, logger, near_name
-from pagefeed.core.dataset import FolderColumn, Spans, column_of_values
+from pagefeed.core.dataset import Spans, column_of_values
 from pagefeed.core.storage import Storage, is_url, local_path, located_exactly
 from pagefeed.errors import ColumnNotFoundError, CorruptFileError, MissingFileError
 from pagefeed.parquet_files import Columns, ParquetDataset, named_dataset
 from pagefeed.remote import StorageOptions, options_as_texts
-from pagefeed.selection import Criterion, Selection, TableColumns, select_rows, taken_by
+from pagefeed.selection import (
+    Criterion,
+    Selection,
+    TableColumn,
+    TableColumns,
+    select_rows,
+    taken_by,
+)
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 REMOTE_READERS = 32
@@ -39,7 +46,7 @@ class DataFile(NamedTuple):
 
 def partitions_of(
     files: Sequence[DataFile], types: Mapping[str, Any]
-) -> dict[str, FolderColumn]:
+) -> dict[str, TableColumn]:
     """Return the partition columns, with one value for each file and an Arrow type.
 
     A file with another partitioning may have no value.
@@ -49,8 +56,11 @@ def partitions_of(
     for name in names:
         values = [file.partition.get(name) for file in files]
         is_given = np.array([name in file.partition for file in files])
-        column = column_of_values(values, types[name])
-        columns[name] = replace(column, is_given=None if is_given.all() else is_given)
+        plain = column_of_values(values)
+        given = None if is_given.all() else is_given
+        columns[name] = TableColumn(
+            plain.values, plain.number_of_file, types[name], given
+        )
     return columns
 
 

@@ -12,6 +12,7 @@ from pagefeed import _core
 from pagefeed.core._base import Facts, Int64Array, lazy
 from pagefeed.core.dataset import CountedIndex
 from pagefeed.text.counts import TextColumn, TokenCounts, token_counts
+from pagefeed.tokenizer import Tokenizer
 
 
 def _labels(column: TextColumn) -> TokenizedIndex:
@@ -38,6 +39,9 @@ class TokenizedIndex(CountedIndex):
         counts: Number of tokens of each row.
         is_labels: Whether the rows are the labels of chats.
     """
+
+    tokenizer: Tokenizer
+    """Tokenizer of the texts."""
 
     def __init__(
         self, column: TextColumn, counts: TokenCounts, *, is_labels: bool = False

@@ -5,23 +5,43 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from time import monotonic
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from pagefeed.core._base import Facts, warn_user
 from pagefeed.core.batches.engines import Locked
 from pagefeed.core.batches.formats import Batch
+from pagefeed.core.batches.settings import LoaderSettings
 from pagefeed.core.batches.waits import Waits
 from pagefeed.core.order import Drawing, make_generator
 from pagefeed.core.wiring import check_ranks, make_meter, watch_waits
 from pagefeed.errors import PositionWarning
 
+if TYPE_CHECKING:
+    from pagefeed.metrics import Meter
+
+
+class AnyPosition(Protocol):
+    """The position of a loader of any kind."""
+
+    @property
+    def saved(self) -> Any:
+        """State after the last batch handed out."""
+
+    @property
+    def now(self) -> Any:
+        """State of the next step."""
+
+    @property
+    def next(self) -> Any:
+        """State at which another loop begins."""
+
 
 class MoveListener(Protocol):
     """Listens to moves of a loader, where other processes iterate in its place."""
 
-    def moved(self, state: Any) -> None:
+    def moved(self, state: object) -> None:
         """Learn where the next iteration begins."""
 
     def check_state(self) -> None:
@@ -53,7 +73,7 @@ class AnyView(Locked, ABC):
     accumulated = 1
     """Steps whose gradients a framework adds up before the model changes."""
 
-    def __init__(self, settings: Any) -> None:
+    def __init__(self, settings: LoaderSettings) -> None:
         super().__init__()
         self.settings = settings
         """The settings of the loader."""
@@ -65,7 +85,7 @@ class AnyView(Locked, ABC):
             self.transform = Drawing.of(settings.transform, "transform")
         self.waits = Waits()
         """Durations of waits for batches."""
-        self._meter: Any = None
+        self._meter: Meter | None = None
         self._begun = monotonic()
 
     @property
@@ -78,7 +98,7 @@ class AnyView(Locked, ABC):
 
     @property
     @abstractmethod
-    def position(self) -> Any:
+    def position(self) -> AnyPosition:
         """Position of the loader: the states ``saved``, ``now`` and ``next``."""
 
     @property
@@ -190,14 +210,13 @@ class AnyView(Locked, ABC):
         if self.listener is not None:
             self.listener.moved(self.position.next)
 
-    def metrics(self, group: Any, **asked: Any) -> dict[str, float]:
+    def metrics(self, group: object, **asked: Any) -> dict[str, float]:
         """Return the run's numbers, see :meth:`Loader.metrics`."""
         if self._meter is None:
             self._meter = make_meter(self._begun)
-        values: dict[str, float] = self._meter.of(self, group, **asked)
-        return values
+        return self._meter.of(self, group, **asked)
 
-    def check_ranks(self, group: Any, same: Any) -> None:
+    def check_ranks(self, group: object, same: object) -> None:
         """Prove that all ranks agree, see :meth:`Loader.check_ranks`."""
         agreed = dict(self._agreed())
         check_ranks(self.rank_and_size, agreed, self.share, group, same)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pagefeed.core._base import check_positive
 from pagefeed.core.batches.fields import Fields
@@ -13,6 +13,14 @@ from pagefeed.core.dataset import Source
 from pagefeed.core.order import Balancing, Shuffle
 from pagefeed.core.sequences import Cut
 from pagefeed.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from pagefeed.context_parallel import ContextParallel
+    from pagefeed.documents import Decode
+    from pagefeed.elastic import Fleet
+
+GlobalBatchSize: TypeAlias = int | Sequence[tuple[int, int]] | None
+"""Sequences of a step on all ranks, or stages: the first step of each, and its size."""
 
 PLAN_SHARE = 8
 """Plans take at most one part in this many of the memory."""
@@ -35,7 +43,7 @@ class LoaderSettings:
     seed: int
     shuffle: Shuffle
     balance: Balancing | None = None
-    context_parallel: Any = None
+    context_parallel: ContextParallel | None = None
     memory: int
     format: Format
     dtype: str
@@ -43,7 +51,7 @@ class LoaderSettings:
     vocab_size: int | None
     fields: Fields
     transform: Callable[..., Any] | None
-    decode: Any = None
+    decode: Decode | None = None
     pin_memory: bool
     epochs: int | None
     drop_last: bool = True
@@ -56,7 +64,7 @@ class LoaderSettings:
     """Whether token ids are checked against the vocabulary recorded in the files."""
     dealing_bytes: int = 0
     """Bytes in which sequences are dealt to balance ranks, of the memory."""
-    fleet: Any = None
+    fleet: Fleet | None = None
     """Deals steps of a fixed size to any number of ranks; ``batch_size`` follows."""
 
     def __post_init__(self) -> None:
@@ -66,7 +74,7 @@ class LoaderSettings:
             object.__setattr__(self, "batch_size", placed.batch_size)
 
     @property
-    def global_batch_size(self) -> Any:
+    def global_batch_size(self) -> GlobalBatchSize:
         """Sequences of a step on all ranks, if that was asked for."""
         return None if self.fleet is None else self.fleet.asked
 
@@ -96,7 +104,7 @@ def sized(
     sequences: Cut,
     batch_size: int | None,
     batch_tokens: int | None,
-    global_batch_size: Any = None,
+    global_batch_size: GlobalBatchSize = None,
 ) -> tuple[Cut, int]:
     """Return the cut, and the number of sequences in a batch.
 
@@ -137,7 +145,9 @@ def sized(
     return sequences.with_budget(check_positive(batch_tokens, "batch_tokens"))
 
 
-def _shared(sequences: Cut, batch_tokens: Any, global_batch_size: Any) -> Cut:
+def _shared(
+    sequences: Cut, batch_tokens: object, global_batch_size: GlobalBatchSize
+) -> Cut:
     """Return the cut into batches of a budget, as many of which are a step."""
     cut, rows = sequences.with_budget(check_positive(batch_tokens, "batch_tokens"))
     if cut.takes_batches:

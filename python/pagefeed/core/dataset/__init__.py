@@ -21,7 +21,6 @@ from pagefeed.core.dataset.folders import (
     FolderColumn,
     column_of_values,
     folder_columns,
-    read_by_engines,
 )
 from pagefeed.core.dataset.identity import (
     identity_of_data,
@@ -93,7 +92,6 @@ __all__ = [
     "known_vocab_size",
     "lengths_of_rows",
     "part_of",
-    "read_by_engines",
     "refuse_null_tokens",
     "refuse_nulls",
     "refuse_texts",

@@ -7,7 +7,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from pagefeed.core._base import (
     Facts,
@@ -22,6 +22,13 @@ from pagefeed.core.dataset.spans import Spans
 from pagefeed.core.storage import PathLike, local_path
 from pagefeed.core.wiring import make_erased
 from pagefeed.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from pagefeed.aligned import AlignedColumn, AlignedSource
+    from pagefeed.core.batches import Feed, LoaderSettings
+    from pagefeed.core.run import Run
+    from pagefeed.infilling import Infill
+    from pagefeed.tokenizer import Tokenizer
 
 SourceKind: TypeAlias = Literal["tokens", "flat", "text", "mixture"]
 """Kinds of sources: token columns, token files, texts with a tokenizer, mixtures."""
@@ -42,7 +49,7 @@ class Source(ABC):
 
     @property
     @abstractmethod
-    def parts(self) -> Mapping[str, Any]:
+    def parts(self) -> Mapping[str, Dataset]:
         """The datasets that are read, by name; "" is that of one dataset."""
 
     @property
@@ -51,12 +58,12 @@ class Source(ABC):
         return None
 
     @property
-    def infilling(self) -> Any:
+    def infilling(self) -> Infill | None:
         """Settings of infilling; None without infilling."""
         return None
 
     @property
-    def tokenizer(self) -> Any:
+    def tokenizer(self) -> Tokenizer | None:
         """The tokenizer of the column, if it holds texts; None of tokens."""
         return None
 
@@ -65,16 +72,16 @@ class Source(ABC):
         """The tokenizer of the tokens, as their files record it; None if unknown."""
         return None
 
-    def make_run(self, settings: Mapping[str, Any]) -> Any:  # noqa: ARG002
+    def make_run(self, settings: Mapping[str, Any]) -> Run | None:  # noqa: ARG002
         """Return the run of these settings; None for that of one dataset."""
         return None
 
     def feed(
         self,
-        settings: Any,  # noqa: ARG002
-        run: Any,  # noqa: ARG002
-        make: Callable[[Any, Any], Any],  # noqa: ARG002
-    ) -> Any:
+        settings: LoaderSettings,  # noqa: ARG002
+        run: Run,  # noqa: ARG002
+        make: Callable[[LoaderSettings, Run], Feed],  # noqa: ARG002
+    ) -> Feed | None:
         """Return a feed for a source whose batches hold more than its cut provides.
 
         Args:
@@ -110,7 +117,7 @@ class Dataset(Source):
     """Further columns of the same rows, for the documents in a batch."""
     span_columns: tuple[str, ...] = ()
     """Columns with ranges of tokens of the same row."""
-    aligned: tuple[Any, ...] = ()
+    aligned: tuple[AlignedColumn, ...] = ()
     """Columns with numbers for every token of the same row. The core uses the
     attributes ``column``, ``width`` and ``token_bytes`` of each."""
     cache_dir: PathLike | None = None
@@ -187,7 +194,7 @@ class Dataset(Source):
         return self.column_index(column)
 
     @property
-    def aligned_sources(self) -> tuple[Any, ...]:
+    def aligned_sources(self) -> tuple[AlignedSource, ...]:
         """The pages of the aligned columns."""
         return tuple(self.column_index(aligned.column) for aligned in self.aligned)
 
@@ -250,7 +257,7 @@ class Dataset(Source):
             self.selection.check_not_empty()
 
 
-def check_dataset(dataset: Any, name: str) -> None:
+def check_dataset(dataset: object, name: str) -> None:
     """Raise an error for an object that is not a dataset with an index.
 
     Raises:

@@ -7,16 +7,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Self
 from urllib.parse import unquote
 
 import numpy as np
-import numpy.typing as npt
 
-from pagefeed import _core
 from pagefeed.core._base import Int64Array, require
-
-BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 _MISSING = "__HIVE_DEFAULT_PARTITION__"
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
@@ -30,15 +26,9 @@ class FolderColumn:
     """Different values of the column, as whole numbers if all names of folders are."""
     number_of_file: Int64Array
     """Position in ``values`` for each file, int64 [files]; ``len(values)`` for none."""
-    kind: Any = None
-    """Arrow type of the values, as a table has it; None of folders."""
-    is_given: BoolArray | None = None
-    """Whether the table has an entry, also null, for each file; None: for all files."""
 
     def arrow_type(self) -> Any:
         """Return the Arrow type of the values."""
-        if self.kind is not None:
-            return self.kind
         arrow = require("pyarrow", extra="pyarrow", purpose="selecting rows")
         is_whole = bool(self.values) and isinstance(self.values[0], int)
         return arrow.int64() if is_whole else arrow.string()
@@ -48,58 +38,33 @@ class FolderColumn:
         value = int(self.number_of_file[file])
         return self.values[value] if value < len(self.values) else None
 
-    def gives(self, file: int) -> bool:
-        """Return whether the table has an entry, also null, for a file."""
-        return self.is_given is None or bool(self.is_given[file])
+    def gives(self, file: int) -> bool:  # noqa: ARG002 - tables may lack an entry
+        """Return whether a file has an entry, which may be null."""
+        return True
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all files have an entry."""
+        return True
 
     @property
     def handle(self) -> Any:
         """The values followed by a null, in the form that engines read."""
-        return self._read_by_engines([*self.values, None])
+        return self._for_engines([*self.values, None])
 
     @property
     def handle_of_files(self) -> Any:
         """The value of each file, in the form that engines read."""
         files = range(len(self.number_of_file))
-        return self._read_by_engines([self.value_of_file(file) for file in files])
+        return self._for_engines([self.value_of_file(file) for file in files])
 
-    def _read_by_engines(self, values: list[Any]) -> Any:
-        return values if self.kind is None else read_by_engines(values, self.kind)
+    def _for_engines(self, values: list[Any]) -> Any:
+        return values
 
-    def with_files(self, numbers: Sequence[int]) -> FolderColumn:
+    def with_files(self, numbers: Sequence[int]) -> Self:
         """Return the column for some of the files."""
         at = np.array(numbers, dtype=np.int64)
-        is_given = None if self.is_given is None else self.is_given[at]
-        return replace(self, number_of_file=self.number_of_file[at], is_given=is_given)
-
-
-def read_by_engines(values: list[Any], kind: Any) -> Any:
-    """Return values of an Arrow type in the form that engines read."""
-    arrow = require("pyarrow", extra="pyarrow", purpose="columns of tables")
-    batch = arrow.record_batch({"": arrow.array(values, _as_in_files(kind))})
-    stream = arrow.BufferOutputStream()
-    with arrow.ipc.new_stream(stream, batch.schema) as writer:
-        writer.write(batch)
-    return _core.ArrowArray._from_bytes(stream.getvalue().to_pybytes())  # noqa: SLF001
-
-
-def _as_in_files(kind: Any) -> Any:
-    """Return a type as files have texts and lists, or wider ones, which take these."""
-    arrow = require("pyarrow", extra="pyarrow", purpose="columns of tables")
-    types = arrow.types
-    if types.is_large_string(kind) or types.is_string_view(kind):
-        return arrow.string()
-    if types.is_large_binary(kind) or types.is_binary_view(kind):
-        return arrow.binary()
-    if types.is_struct(kind):
-        fields = [(f, getattr(f.type, "storage_type", f.type)) for f in kind]
-        return arrow.struct([f.with_type(_as_in_files(own)) for f, own in fields])
-    if types.is_list(kind) or types.is_large_list(kind):
-        item = kind.value_field
-        return arrow.list_(item.with_type(_as_in_files(item.type)))
-    if types.is_map(kind):
-        return arrow.map_(_as_in_files(kind.key_type), _as_in_files(kind.item_type))
-    return kind
+        return replace(self, number_of_file=self.number_of_file[at])
 
 
 def folder_columns(files: Sequence[str]) -> dict[str, FolderColumn]:
@@ -141,7 +106,7 @@ def _column(texts_of: Sequence[str | None]) -> FolderColumn:
     return column_of_values(texts_of)
 
 
-def column_of_values(of_files: Sequence[Any], kind: Any = None) -> FolderColumn:
+def column_of_values(of_files: Sequence[Any]) -> FolderColumn:
     """Return the column with one value per file, all of one type.
 
     Example:
@@ -151,4 +116,4 @@ def column_of_values(of_files: Sequence[Any], kind: Any = None) -> FolderColumn:
     values: Any = sorted({value for value in of_files if value is not None})
     indices = {value: index for index, value in enumerate(values)}
     of_file = [len(values) if value is None else indices[value] for value in of_files]
-    return FolderColumn(tuple(values), np.array(of_file, dtype=np.int64), kind)
+    return FolderColumn(tuple(values), np.array(of_file, dtype=np.int64))

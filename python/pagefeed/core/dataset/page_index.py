@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -40,13 +40,18 @@ from pagefeed.errors import (
     shown_path,
 )
 
+if TYPE_CHECKING:
+    from pagefeed.core.sequences import Cut, SequenceIndex
+    from pagefeed.infilling import Infill
+    from pagefeed.tokenizer import Rows, Tokenizer
+
 BlockKind = Literal["page", "row_group"]
 
 
 class RowNumbers(Protocol):
     """A number for each row of the files, such as the cost of its images."""
 
-    def sums(self, sequences: Any) -> StoredNumbers | None:
+    def sums(self, sequences: SequenceIndex) -> StoredNumbers | None:
         """Map the sum over the rows of each sequence.
 
         Returns:
@@ -95,11 +100,11 @@ class PageIndex:
         >>> pyarrow.array(index.read_page(0))  # doctest: +SKIP
     """
 
-    infill: Any = None
+    infill: Infill | None = None
     """Infilling of documents; None if they are not infilled."""
-    tokenizer: Any = None
+    tokenizer: Tokenizer | None = None
     """Tokenizer of a column of texts; None of a column of tokens."""
-    rows: Any = None
+    rows: Rows | None = None
     """Encoder of rows, where a row is more than one text; None where it is not."""
 
     def __init__(self, core: _core.Index, recipe: Recipe) -> None:
@@ -334,7 +339,7 @@ class PageIndex:
             numbers |= {shown: None if shown in numbers else number, file: number}
         return numbers
 
-    def check_cut(self, cut: Any) -> None:
+    def check_cut(self, cut: Cut) -> None:
         """Refuse a way to cut the rows into sequences; any does for rows of files."""
 
     def check_files(self) -> None:

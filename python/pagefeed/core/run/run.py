@@ -45,6 +45,7 @@ MOST_EPOCHS = 1 << 21
 
 if TYPE_CHECKING:
     from pagefeed.documents import DocumentBatches
+    from pagefeed.elastic import Fleet
 
 SequencesOf: TypeAlias = Sequence[tuple[int, Int64Array]]
 """Sequences by dataset: the number of the dataset, and numbers of its sequences."""
@@ -77,7 +78,7 @@ class Run(ABC):
     """Bytes that orders may hold of what they read ahead."""
     balance: Balancing | None = None
     """Balance of ranks; None if they are not balanced."""
-    fleet: Any = None
+    fleet: Fleet | None = None
     """The fleet whose ranks share steps of a fixed size, instead of rank and world
     size."""
 
@@ -176,7 +177,7 @@ class Run(ABC):
     @property
     def num_ranks(self) -> int:
         """World size; in a fleet, until another one is given."""
-        return self.world_size if self.fleet is None else int(self.fleet.world_size)
+        return self.world_size if self.fleet is None else self.fleet.world_size
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -187,10 +188,9 @@ class Run(ABC):
     def route(self, cursor: Cursor, **settings: Any) -> Route:
         """Return a route of a cursor's rank, with these settings of :class:`Route`."""
         if self.fleet is not None:
-            route: Route = self.fleet.route(
+            return self.fleet.route(
                 cursor.lanes_of, cursor.rank, cursor.world_size, **settings
             )
-            return route
         return Route(
             batch_size=self.batch_size,
             rank=self.rank if cursor.rank is None else cursor.rank,

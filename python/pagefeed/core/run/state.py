@@ -38,7 +38,7 @@ MOST_USUAL_LANES = 48
 """Lanes of a run at most, if the dataset has fewer blocks."""
 
 
-def check_grown(grown: Any) -> Grown | None:
+def check_grown(grown: object) -> Grown | None:
     """Return when added data are delivered, checked; None if nothing was said.
 
     Raises:
@@ -198,7 +198,7 @@ class LoaderState:
         return replace(self, skipped=ahead, sizes=None)
 
     @classmethod
-    def from_dict(cls, state: Mapping[str, Any]) -> LoaderState:
+    def from_dict(cls, state: Any) -> LoaderState:
         """Read what :meth:`to_dict` wrote.
 
         Raises:

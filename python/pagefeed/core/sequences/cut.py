@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias
 
 from pagefeed.core._base import check_choice, check_flag, check_token, check_whole
 from pagefeed.core.dataset import Spans
 from pagefeed.core.sequences.sequence_index import SequenceIndex
 from pagefeed.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from pagefeed.core.batches import Feed, LoaderSettings
+    from pagefeed.core.run import Run
 
 Join: TypeAlias = Literal["dataset", "file"]
 """Whether sequences continue from file to file, or end with each file."""
@@ -53,7 +57,7 @@ class Cut(ABC):
             UnsupportedError: If the column has another type.
         """
 
-    def feed(self, settings: Any, run: Any) -> Any:  # noqa: ARG002
+    def feed(self, settings: LoaderSettings, run: Run) -> Feed | None:  # noqa: ARG002
         """Return what makes batches of a run; None for the engine's own, of tokens."""
         return None
 

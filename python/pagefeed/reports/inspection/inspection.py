@@ -118,8 +118,8 @@ def inspect(
     storage = _storage(dataset)
     costs: list[ShuffleCost] = []
     if lengths is not None and lengths.unit == "tokens" and dataset.spans.num_values:
-        tokenizer = dataset.tokenizer
-        cut = sequences or Windows(2048, eos=tokenizer and tokenizer.eos)
+        eos = None if dataset.tokenizer is None else dataset.tokenizer.eos
+        cut = sequences or Windows(2048, eos=eos)
         costs = shuffle_costs(dataset, cut, memory=memory, damage=damage)
     table = index.recipe.table
     inspection = Inspection(
