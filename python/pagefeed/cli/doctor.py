@@ -27,6 +27,7 @@ from pagefeed.cli.common import (
     make_sound_loader,
     named_function,
     parameters,
+    same_named,
     tell,
 )
 from pagefeed.core.batches import Batch
@@ -38,14 +39,15 @@ STEP = {
 }
 ARGUMENTS = RUN | {
     **group(STEP),
-    **parameters(find_limit, "seconds"),
+    **parameters(find_limit, "seconds accelerators tokens"),
 }
 
 
 def run(options: argparse.Namespace) -> int:
     """Measure and report."""
     loader, damage = make_sound_loader(options)
-    diagnosis = find_limit(loader, _train(options), seconds=options.seconds)
+    given = same_named(options, find_limit) | {"train": _train(options)}
+    diagnosis = find_limit(loader, **given)
     damage += diagnosis.damage
     return tell(options, asdict(diagnosis), [str(diagnosis)], damage)
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from pagefeed.core._base import Work, format_bytes, num_processors
+from pagefeed.core._base import Work, check_positive, format_bytes, num_processors
 from pagefeed.core.batches import Batch
 from pagefeed.core.loader import Loader
 from pagefeed.errors import (
@@ -21,6 +21,7 @@ from pagefeed.errors import (
 )
 from pagefeed.mixture import Mixture
 from pagefeed.reports.evidence import Evidence, recording, wait_for_device
+from pagefeed.reports.gpu_copies import Copy, copy_of, seen_gpu
 from pagefeed.reports.sampling import check_counted
 from pagefeed.reports.soundness import Damage, sound_batches
 
@@ -43,7 +44,8 @@ class Diagnosis:
     """The limit of steps; None before anything was measured."""
     cause: str | None = None
     """Why: ``"storage"``, ``"threads"``, ``"processors"``, ``"memory"``, ``"shuffle"``,
-    ``"passes"``, ``"transform"``, ``"overhead"``; None if compute limits."""
+    ``"passes"``, ``"transform"``, ``"overhead"``, ``"copy"``; None if compute limits.
+    """
     setting: str | None = None
     """The setting to change."""
     advice: str = ""
@@ -56,6 +58,13 @@ class Diagnosis:
     """Tokens a second, by the names of ``seconds``."""
     evidence: Evidence | None = None
     """Measurements of the loader."""
+    copy: Copy | None = None
+    """The copy of a batch to the accelerator; None without CUDA."""
+    gpu: dict[str, float] = field(default_factory=dict)
+    """Load of the GPU in training, as ``metrics(gpu=True)`` tells; empty if unknown."""
+    wait_hours: dict[str, float] = field(default_factory=dict)
+    """Hours of all accelerators that the whole training loses: ``"now"``, and ``"after
+    the change"`` at best. Empty if its size was not given."""
     damage: list[Damage] = field(default_factory=list)
     """Pages that could not be read; their steps were skipped."""
 
@@ -78,6 +87,9 @@ class Diagnosis:
                 "with (--train, --step-seconds)"
             )
             lines.append(f"for faster data, {self.setting}: {self.advice}")
+        for name, hours in self.wait_hours.items():
+            lines.append(f"waiting costs {hours:,.2f} accelerator hours {name}")
+        lines += [f"{name} {value:,.2f}" for name, value in self.gpu.items()]
         return "\n".join(lines)
 
     def add(self, name: str, seen: Evidence) -> None:
@@ -140,6 +152,10 @@ processors | processors | num_threads | all {threads} threads are busy decoding,
 as there are processors: give the loader more of them, or write files that decode with
 less work (`pagefeed inspect` says how)
 
+copy | copy | on_device | copying a batch to the accelerator takes {copy_ms:.1f} ms a
+step, from {memory_kind} memory, while it trains nothing: iterate over
+pagefeed.torch.on_device(loader, device), and ask for pin_memory=True
+
 overlap | processors | num_threads | each alone is fast enough, but together they
 compete for the same processors. Give the loader fewer num_threads if the training is
 the slower one, or keep cores free for it
@@ -152,7 +168,12 @@ CAUSES = {
 
 
 def doctor(
-    loader: Loader, train: Train | None = None, *, seconds: float = 3.0
+    loader: Loader,
+    train: Train | None = None,
+    *,
+    seconds: float = 3.0,
+    accelerators: int | None = None,
+    tokens: int | None = None,
 ) -> Diagnosis:
     """Measure data alone, compute alone and both together, and say what limits.
 
@@ -164,9 +185,14 @@ def doctor(
             its pending CUDA work; on other accelerators the function
             must wait itself. Without it only the loader is measured.
         seconds: Time for each of the three measurements.
+        accelerators: Accelerators of the whole training, for the hours that waiting
+            costs.
+        tokens: Tokens of the whole training, on all ranks.
 
     Raises:
-        InvalidArgumentError: If ``seconds`` is not positive, or no batch can be read.
+        InvalidArgumentError: If a number is not positive, only one of ``accelerators``
+            and ``tokens`` is given or neither goes with ``train``, or no batch can be
+            read.
 
     Example:
         >>> doctor(loader, train, seconds=0.1).limit in ("data", "compute", "overlap")
@@ -174,6 +200,7 @@ def doctor(
     """
     if not seconds > 0:
         raise InvalidArgumentError(f"seconds={seconds!r} must be more than 0")
+    size = _checked_size(accelerators, tokens, train)
     twin, diagnosis = copy.copy(loader), Diagnosis()
     batches = _Endless(twin, diagnosis.damage)
     with (
@@ -198,6 +225,8 @@ def doctor(
         work.advance()
         both = _measure(twin, batches, train=train, seconds=seconds)
         diagnosis.add("both", both)
+        diagnosis.gpu = seen_gpu()
+        diagnosis.copy = copy_of(next(batches))
         work.advance()
     lost = 1 - step / both.step_seconds
     fetching = (both.wait_seconds + both.transform_seconds) / both.seconds
@@ -212,7 +241,65 @@ def doctor(
         diagnosis.blame("data", cause_of_data(alone, twin), lost)
     else:
         diagnosis.blame("overlap", CAUSES["overlap"], lost)
+    if diagnosis.limit == "compute" and diagnosis.copy is not None:
+        _blame_copy(diagnosis, diagnosis.copy, both.step_seconds)
+    diagnosis.wait_hours = _hours(diagnosis, both, twin, size)
     return diagnosis
+
+
+def _checked_size(
+    accelerators: int | None, tokens: int | None, train: Train | None
+) -> tuple[int, int] | None:
+    """Return accelerators and tokens of a training, checked; None if not given."""
+    if accelerators is None and tokens is None:
+        return None
+    if train is None:
+        raise InvalidArgumentError(
+            "accelerators and tokens need a step that waits: give train"
+        )
+    return (
+        check_positive(accelerators, "accelerators (which goes with tokens)"),
+        check_positive(tokens, "tokens (which goes with accelerators)"),
+    )
+
+
+def _hours(
+    diagnosis: Diagnosis, both: Evidence, loader: Loader, size: tuple[int, int] | None
+) -> dict[str, float]:
+    """Return the hours of all accelerators that waiting costs, before and after."""
+    if size is None:
+        return {}
+    accelerators, tokens = size
+    steps = tokens / max(1, both.tokens / max(1, both.steps) * loader.world_size)
+    hours = steps * both.step_seconds * accelerators / 3600
+    after = _share_after(diagnosis, both, loader)
+    return {"now": hours * diagnosis.lost_share, "after the change": hours * after}
+
+
+def _blame_copy(diagnosis: Diagnosis, copied: Copy, step_seconds: float) -> None:
+    """Name the copy of a batch, if the accelerator waits long for it."""
+    share = copied.seconds / step_seconds
+    if share < FREE_SHARE:
+        return
+    name, setting, advice = CAUSES["copy"]
+    kind = "page-locked" if copied.is_pinned else "pageable"
+    told = advice.format(copy_ms=1e3 * copied.seconds, memory_kind=kind)
+    diagnosis.blame("overlap", Cause(name, setting, told), share)
+
+
+def _share_after(diagnosis: Diagnosis, both: Evidence, loader: Loader) -> float:
+    """Return the share of time that is lost after the advice was taken, at best."""
+    data, step = (diagnosis.step_seconds[name] for name in ("data", "compute"))
+    better = {
+        "transform": both.transform_seconds / max(1, both.steps),
+        "memory": data * both.pages_reloaded / max(1, both.pages_loaded),
+        "passes": data * (1 - 1 / loader.shuffle.passes),
+        "threads": data * max(0.0, 1 - both.num_threads / num_processors()),
+    }
+    if diagnosis.cause not in better:  # All of it may go.
+        return 0.0
+    left = diagnosis.lost_share * both.step_seconds - better[diagnosis.cause]
+    return min(diagnosis.lost_share, max(0.0, left) / (step + max(0.0, left)))
 
 
 @contextmanager

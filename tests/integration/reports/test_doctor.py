@@ -19,7 +19,9 @@ import torch
 
 import pagefeed as pf
 from pagefeed.cli import main
+from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports.diagnosis import cause_of_data
+from pagefeed.reports.gpu_copies import Copy, copy_of
 
 SECONDS = 0.4
 NUM_PROCESSORS = len(os.sched_getaffinity(0))
@@ -279,3 +281,72 @@ def test_ctrl_c_at_the_start_of_a_measurement(folder, monkeypatch, watched):
     with pytest.raises(KeyboardInterrupt):
         measure()
     assert loader.transform is None
+
+
+def test_hours_are_those_of_all_accelerators_while_they_wait(folder):
+    def slow(batch):
+        time.sleep(0.02)
+        return batch
+
+    def hours(world_size: int, **options: Any) -> Any:
+        loader = make(folder, world_size=world_size, transform=slow, batch_size=2)
+        step: Any = {"train": lambda _: time.sleep(0.02), "seconds": 0.2}
+        return pf.doctor(loader, **(step | options))
+
+    tokens = 10**9
+    found = hours(1, accelerators=16, tokens=tokens)
+    # Steps of 1,024 tokens wait some 20 ms each, on all accelerators.
+    waited = found.step_seconds["both"] - found.step_seconds["compute"]
+    assert waited > 0.015
+    want = tokens / 1024 * waited * 16 / 3600
+    assert found.cause == "transform"
+    assert found.wait_hours["now"] == pytest.approx(want, rel=0.01)
+    assert found.wait_hours["after the change"] < 0.2 * want
+    assert "accelerator hours now" in str(found)
+    shared = hours(4, accelerators=16, tokens=tokens)
+    assert shared.wait_hours["now"] == pytest.approx(want / 4, rel=0.8)
+    assert pf.doctor(make(folder), fast, seconds=0.1).wait_hours == {}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"accelerators": 8}, "tokens .which goes with accelerators.=None"),
+        ({"tokens": 10}, "accelerators .which goes with tokens.=None"),
+        ({"tokens": 10, "accelerators": 0}, "accelerators .*=0"),
+        ({"tokens": 10, "accelerators": 1, "train": None}, "give train"),
+    ],
+)
+def test_the_size_of_a_training_is_checked(folder, wrong, told):
+    asked: Any = {"train": fast, "seconds": 0.1} | wrong
+    with pytest.raises(InvalidArgumentError, match=told):
+        pf.doctor(make(folder), **asked)
+
+
+def test_a_slow_copy_to_the_accelerator(folder, monkeypatch):
+    # As measured where there is CUDA; here there may be none.
+    copied = Copy(seconds=0.008, is_pinned=False)
+    monkeypatch.setattr("pagefeed.reports.diagnosis.copy_of", lambda _: copied)
+    step: Any = {"train": lambda _: time.sleep(0.02), "seconds": 0.2}
+    found = pf.doctor(make(folder, batch_size=1), **step, accelerators=2, tokens=10**9)
+    assert (found.limit, found.cause, found.setting) == ("overlap", "copy", "on_device")
+    assert found.lost_share == 0.008 / found.step_seconds["both"]
+    assert "8.0 ms a step, from pageable memory" in found.advice
+    assert found.wait_hours["after the change"] == 0
+    monkeypatch.setattr(
+        "pagefeed.reports.diagnosis.copy_of", lambda _: Copy(0.001, is_pinned=True)
+    )
+    assert pf.doctor(make(folder, batch_size=1), **step).cause is None
+
+
+def test_a_copy_is_measured_where_cuda_is_used():
+    batch: Any = {"input_ids": torch.zeros(8, 64, dtype=torch.int64), "texts": ["a"]}
+    if not torch.cuda.is_available():
+        assert copy_of(batch) is None
+        return
+    torch.zeros(1, device="cuda")
+    pageable, pinned = copy_of(batch), copy_of({"a": batch["input_ids"].pin_memory()})
+    assert pageable is not None
+    assert pinned is not None
+    assert (pageable.is_pinned, pinned.is_pinned) == (False, True)
+    assert 0 < pinned.seconds < 1

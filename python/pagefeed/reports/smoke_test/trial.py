@@ -17,6 +17,7 @@ from pagefeed.errors import InvalidArgumentError, MissingDependencyError, Pagefe
 from pagefeed.metrics import check_flops
 from pagefeed.reports.decoding import TextTokenizer
 from pagefeed.reports.diagnosis import doctor
+from pagefeed.reports.gpu_copies import seen_gpu
 from pagefeed.reports.sampling import check_counted, plan_digest
 from pagefeed.reports.smoke_test.checks import (
     Check,
@@ -52,6 +53,8 @@ class Smoke:
     """Rate of the loader alone, once it runs: what :func:`doctor` measures."""
     checks: list[Check]
     """Results of all checks."""
+    gpu: dict[str, float]
+    """Load of this process's GPU, as ``metrics(gpu=True)`` tells; empty if unknown."""
     damage: list[Damage]
     """Parts of the data that could not be read."""
 
@@ -160,6 +163,7 @@ def smoke(
         steps=len(ours.digests),
         tokens_per_second=rate,
         checks=checks,
+        gpu=seen_gpu(),
         damage=[damage for observed in seen for damage in observed.damage],
     )
 
