@@ -27,7 +27,9 @@ FACES = ("__init__", "__main__", "_removed", "rooms", "dataset", "run")
 """What names the rooms for users, and wires them in."""
 
 USES = {
+    "arrow_files": {"aligned", "flat", "made", "parquet_files", "selection"},
     "cli": {
+        "arrow_files",
         "documents",
         "flat",
         "mixture",
@@ -59,6 +61,7 @@ USES = {
     "metrics": {"checks", "launch"},
     "mixing": {"mixture"},
     "mixture": {"balance"},
+    "own_rows": {"aligned", "made", "parquet_files"},
     "parquet_files": {
         "aligned",
         "erasure",

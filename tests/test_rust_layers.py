@@ -28,7 +28,17 @@ LAYERS = {
     ),
     "pagefeed-tokenizer": ("json_lines", "patterns", "exact", "fast", "tokenizer"),
     "pagefeed-python": (
-        *("error", "run", "numbers", "types", "view", "asked", "storage", "arrow"),
+        *(
+            "error",
+            "run",
+            "numbers",
+            "types",
+            "view",
+            "asked",
+            "storage",
+            "made",
+            "arrow",
+        ),
         *("fields", "buffer", "aligned", "infill", "naming", "order", "packing"),
         *("plan", "pad", "index", "expansion", "ranges", "flat", "values", "metadata"),
         *("columns", "documents", "engine", "rows", "without_tokenizer", "tokenizer"),

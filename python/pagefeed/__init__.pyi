@@ -8,6 +8,7 @@ from pagefeed import prepare as prepare
 from pagefeed import reports as reports
 from pagefeed import run as run
 from pagefeed.aligned import Aligned as Aligned
+from pagefeed.arrow_files import arrow as arrow
 from pagefeed.balance import Balance as Balance
 from pagefeed.context_parallel import ContextParallel as ContextParallel
 from pagefeed.core.batches import Fields as Fields
@@ -30,6 +31,7 @@ from pagefeed.infilling import Infill as Infill
 from pagefeed.mixture import Mixture as Mixture
 from pagefeed.mixture import Stage as Stage
 from pagefeed.mixture import mix as mix
+from pagefeed.own_rows import rows as rows
 from pagefeed.parquet_files import parquet as parquet
 from pagefeed.prepare import convert as convert
 from pagefeed.prepare import export as export

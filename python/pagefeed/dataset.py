@@ -2,6 +2,7 @@
 
 from pagefeed._removed import refuse_removed_of
 from pagefeed.aligned import Aligned, AlignedColumn, AlignedColumnNames
+from pagefeed.arrow_files import ArrowDataset, arrow
 from pagefeed.core.dataset import (
     Dataset,
     FolderColumn,
@@ -21,6 +22,7 @@ from pagefeed.flat import (
     tokens,
 )
 from pagefeed.infilling import Infill
+from pagefeed.own_rows import RowDataset, rows
 from pagefeed.parquet_files import ParquetDataset, RecordedTokenizer, parquet
 from pagefeed.remote import IndexDifferences, WrittenIndex, check_index, write_index
 from pagefeed.tables import delta, iceberg
@@ -29,6 +31,7 @@ __all__ = [
     "Aligned",
     "AlignedColumn",
     "AlignedColumnNames",
+    "ArrowDataset",
     "Dataset",
     "FlatDataset",
     "FolderColumn",
@@ -39,17 +42,20 @@ __all__ = [
     "PageIndex",
     "ParquetDataset",
     "RecordedTokenizer",
+    "RowDataset",
     "Source",
     "Spans",
     "StreamDataset",
     "StreamWriter",
     "WrittenIndex",
+    "arrow",
     "check_index",
     "delta",
     "iceberg",
     "mds",
     "megatron",
     "parquet",
+    "rows",
     "stream",
     "tokens",
     "write_index",

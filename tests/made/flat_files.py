@@ -3,10 +3,12 @@
 import json
 import struct
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 import pagefeed as pf
 from pagefeed.prepare import TOKEN_FORMATS
@@ -128,13 +130,49 @@ def records(folder, documents: Documents) -> pf.dataset.FlatDataset:
     return pf.stream(write_stream(Path(folder) / "records", documents, dtype))
 
 
-KINDS: dict[str, Callable[[Path, Documents], pf.dataset.FlatDataset]] = {
+def arrow(
+    folder, documents: Documents, dtype="uint16", compression=None
+) -> pf.dataset.ArrowDataset:
+    """Streams of Arrow of small record batches, in several files."""
+    folder = Path(folder) / f"{compression or ''}arrow"
+    folder.mkdir(parents=True, exist_ok=True)
+    shards = min(3, len(documents))
+    for number, some in enumerate(np.array_split(np.arange(len(documents)), shards)):
+        write_arrow(
+            folder / f"{number}.arrow",
+            {"input_ids": [[*documents[row]] for row in some.tolist()]},
+            {"input_ids": pa.list_(getattr(pa, dtype)())},
+            compression=compression,
+        )
+    return pf.arrow(folder, column="input_ids")
+
+
+def write_arrow(path, columns, kinds, rows_each=37, make=None, compression=None):
+    """A file of Arrow: a stream, or as another writer of pyarrow makes it."""
+    arrays = {name: pa.array(rows, kinds.get(name)) for name, rows in columns.items()}
+    table = pa.table(arrays)
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with (make or pa.ipc.new_stream)(path, table.schema, options=options) as out:
+        out.write_table(table, max_chunksize=rows_each)
+    return path
+
+
+def own_rows(folder, documents: Documents) -> pf.dataset.RowDataset:  # noqa: ARG001
+    """Rows of a list."""
+    given = [{"input_ids": [*document]} for document in documents]
+    return pf.rows(given, column="input_ids", name="documents")
+
+
+KINDS: dict[str, Callable[[Path, Documents], Any]] = {
     "raw": raw,
     "npy": npy,
     "megatron": megatron,
     "mds": mds,
     "stream": stream,
     "records": records,
+    "arrow": arrow,
+    "compressed arrow": partial(arrow, compression="zstd"),
+    "own rows": own_rows,
 }
 """Writers of each format, into a folder that they may share."""
 

@@ -5,11 +5,13 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import pagefeed as pf
+from made.flat_files import write_arrow
 from made.shuffles import PAGES
 from models.released import write_dataset
 from pagefeed.core._base import finished
@@ -33,7 +35,17 @@ def datasets(tmp_path_factory):
     for number, name in enumerate(NAMES):
         write_dataset(folder / name, seed=number, first_token=10**6 * number)
     found = {name: pf.parquet(folder / name, column="input_ids") for name in NAMES}
-    return found | {"math": found["math"].split(few=0.05, many=0.95, seed=1)["few"]}
+    few = found["math"].split(few=0.05, many=0.95, seed=1)["few"]
+    rows = [row["input_ids"] for row in found["code"]]
+    lists = {"input_ids": pa.list_(pa.int64())}
+    path = write_arrow(folder / "code.arrow", {"input_ids": rows}, lists)
+    table = [{"input_ids": row["input_ids"]} for row in found["web"]]
+    own = pf.rows(table, column="input_ids", lengths=[*map(_length, table)])
+    return {"code": pf.arrow(path, column="input_ids"), "math": few, "web": own}
+
+
+def _length(row: dict[str, list[int]]) -> int:
+    return len(row["input_ids"])
 
 
 WEIGHTS = st.fixed_dictionaries(

@@ -85,7 +85,11 @@ impl Tokens {
             AlignedSource::Column(column) => Some(column),
             AlignedSource::Field(_) | AlignedSource::Labels | AlignedSource::Absent => None,
         });
-        std::iter::once(&mut self.column).chain(aligned)
+        let texts = self.tokenization.as_mut();
+        let beside = texts.into_iter().flat_map(|how| &mut how.beside);
+        std::iter::once(&mut self.column)
+            .chain(aligned)
+            .chain(beside)
     }
 
     /// Returns the pages of these tokens, with numbers as `asked` for, followed by

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow_schema::DataType;
 use pagefeed_core::error::{Error, Result};
 use pagefeed_core::index::{FlatFile, FlatPages, Index as CoreIndex, Records};
 use pagefeed_core::infill::{arrange_lists, infilled_field};
@@ -17,6 +18,7 @@ use pyo3::prelude::*;
 
 use crate::arrow::ArrowArray;
 use crate::index::Index;
+use crate::made::{MadePages, imported};
 use crate::numbers::elements;
 use crate::run::detached;
 
@@ -145,6 +147,60 @@ impl RecordColumn {
     }
 }
 
+/// Returns the files of an index.
+fn files_of(
+    paths: Vec<String>,
+    digests: Vec<[u8; 16]>,
+    file_pages: Vec<usize>,
+) -> PyResult<Vec<FlatFile>> {
+    if digests.len() != paths.len() || file_pages.len() != paths.len() {
+        return Err(PyValueError::new_err(
+            "there must be a digest and a number of pages for each file",
+        ));
+    }
+    let files = paths.into_iter().zip(digests).zip(file_pages);
+    let files = files.map(|((path, digest), num_pages)| FlatFile {
+        path,
+        digest: u128::from_le_bytes(digest),
+        num_pages,
+    });
+    Ok(files.collect())
+}
+
+/// Indexes rows whose pages a function of Python makes, in files that may be names alone.
+/// `like` are the name and an array of the top-level column, None of texts; arrays are those of the core's `FlatPages`.
+#[pyfunction]
+pub fn made_index(
+    storage: &Bound<'_, MadePages>,
+    paths: Vec<String>,
+    digests: Vec<[u8; 16]>,
+    file_pages: Vec<usize>,
+    column: String,
+    like: (String, Option<Bound<'_, PyAny>>),
+    pages: [Bound<'_, PyAny>; 4],
+) -> PyResult<Index> {
+    let py = storage.py();
+    let files = files_of(paths, digests, file_pages)?;
+    let pages: PyResult<Vec<Vec<i64>>> = pages.iter().map(|page| elements(py, page)).collect();
+    let numbers = pages?;
+    let array = like.1.as_ref().map(imported).transpose()?;
+    let data_type = array.map_or(DataType::Utf8, |array| array.data_type().clone());
+    let storage = MadePages::storage(storage)?;
+    detached(py, || {
+        let pages = FlatPages {
+            offset: &numbers[0],
+            size: &numbers[1],
+            num_rows: &numbers[2],
+            num_values: &numbers[3],
+            row_value: Vec::new(),
+            row_byte: Vec::new(),
+        };
+        let like = (&*like.0, &data_type);
+        let index = CoreIndex::made(&*storage, &files, &column, like, &pages)?;
+        Ok(Index::new(index, storage))
+    })
+}
+
 /// Indexes flat files. Arrays are those of the core's `FlatPages`, int64 of pages and
 /// uint32 of rows; `records` are type of tokens, bytes of a record, those before its
 /// token, and whether files are one row each.
@@ -163,18 +219,7 @@ pub fn flat_index(
     pages: [Bound<'_, PyAny>; 4],
     rows: [Bound<'_, PyAny>; 2],
 ) -> PyResult<Index> {
-    if digests.len() != paths.len() || file_pages.len() != paths.len() {
-        return Err(PyValueError::new_err(
-            "there must be a digest and a number of pages for each file",
-        ));
-    }
-    let files: Vec<FlatFile> = (paths.into_iter().zip(digests).zip(file_pages))
-        .map(|((path, digest), num_pages)| FlatFile {
-            path,
-            digest: u128::from_le_bytes(digest),
-            num_pages,
-        })
-        .collect();
+    let files = files_of(paths, digests, file_pages)?;
     let pages: PyResult<Vec<Vec<i64>>> = pages.iter().map(|page| elements(py, page)).collect();
     let numbers = pages?;
     let (row_value, row_byte) = (elements(py, &rows[0])?, elements(py, &rows[1])?);

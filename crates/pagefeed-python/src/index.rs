@@ -26,10 +26,11 @@ use pyo3::types::{PyBytes, PyString, PyTuple};
 use crate::aligned::{AskedAligned, check_page};
 use crate::arrow::ArrowArray;
 use crate::infill::PyInfilling;
+use crate::made::storage_of;
 use crate::naming::PyNaming;
 use crate::numbers::{bytes_of, lookup};
 use crate::run::{cancellable, detached};
-use crate::storage::{PerProcess, reading, stopped_by, storage_of};
+use crate::storage::{PerProcess, reading, stopped_by};
 use crate::types::{list_item, list_size, width_of};
 
 thread_local! {

@@ -20,6 +20,7 @@ mod flat;
 mod index;
 mod infill;
 mod list_file;
+mod made;
 mod metadata;
 mod naming;
 mod numbers;
@@ -56,7 +57,7 @@ mod _core {
     #[pymodule_export]
     use crate::fields::field_table;
     #[pymodule_export]
-    use crate::flat::{FlatField, RecordColumn, flat_index};
+    use crate::flat::{FlatField, RecordColumn, flat_index, made_index};
     #[pymodule_export]
     use crate::index::Index;
     #[pymodule_export]
@@ -72,6 +73,8 @@ mod _core {
 
     #[pymodule_export]
     use crate::expansion::expansion;
+    #[pymodule_export]
+    use crate::made::MadePages;
     #[pymodule_export]
     use crate::order::{deal, mix, permute};
     #[pymodule_export]

@@ -7,7 +7,6 @@ use arrow_array::{ArrayRef, LargeBinaryArray};
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field};
 use pagefeed_core::error::{Error, Result};
-use pagefeed_core::index::Index as CoreIndex;
 use pagefeed_core::pages::indexed::Indexed;
 use pagefeed_core::pages::reader::read_columns;
 use pagefeed_core::pages::text::{self, RowCounts, Texts, Tokenization, count_tokens};
@@ -221,7 +220,7 @@ impl Tokenizer {
     ) -> PyResult<Index> {
         Ok(texts.with(Tokenization {
             encoder: self.rows(py, rows)?,
-            beside: indexes(&beside),
+            beside: indexed(&beside, true),
             vocab_size,
             counts: Arc::new(HeldCounts::new(counts)?),
             is_labels,
@@ -241,7 +240,7 @@ impl Tokenizer {
         beside: Vec<Bound<'py, Index>>,
     ) -> PyResult<(Bound<'py, PyBytes>, u64)> {
         let (column, encoder) = (texts.indexed(verify_checksums), self.rows(py, rows)?);
-        let beside = indexes(&beside);
+        let beside = indexed(&beside, verify_checksums);
         let texts = reading(py, column.clone(), |column| {
             read_texts(&column, &beside, page)
         })?;
@@ -263,16 +262,16 @@ impl Tokenizer {
 }
 
 /// Returns a page of texts as stored, and the same rows of further columns.
-fn read_texts(column: &Indexed, beside: &[Arc<CoreIndex>], page: u64) -> Result<Vec<ArrayRef>> {
+fn read_texts(column: &Indexed, beside: &[Indexed], page: u64) -> Result<Vec<ArrayRef>> {
     let nothing = Fetched::NOTHING;
     let read = |opener: &mut _| read_columns(column, beside, opener, page, nothing);
     Index::opened(read).map(|(_, columns)| columns)
 }
 
-fn indexes(beside: &[Bound<'_, Index>]) -> Vec<Arc<CoreIndex>> {
+fn indexed(beside: &[Bound<'_, Index>], verify_checksums: bool) -> Vec<Indexed> {
     let indexes = beside.iter();
     indexes
-        .map(|index| Arc::clone(&index.get().index))
+        .map(|index| index.get().indexed(verify_checksums))
         .collect()
 }
 

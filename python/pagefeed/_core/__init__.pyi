@@ -24,6 +24,7 @@ from pagefeed._core.index import (
     FlatField,
     Index,
     Infilling,
+    MadePages,
     Naming,
     RecordColumn,
     cut_tokens,
@@ -33,6 +34,7 @@ from pagefeed._core.index import (
     footer_value,
     list_pages,
     local_versions,
+    made_index,
 )
 from pagefeed._core.order import deal, mix, pack, permute
 from pagefeed._core.remote import Remote
@@ -48,6 +50,7 @@ __all__ = [
     "Index",
     "Infilling",
     "ListFile",
+    "MadePages",
     "Naming",
     "RecordColumn",
     "Remote",
@@ -63,6 +66,7 @@ __all__ = [
     "json_texts",
     "list_pages",
     "local_versions",
+    "made_index",
     "mix",
     "pack",
     "permute",

@@ -152,6 +152,23 @@ class RecordColumn:
     def mean_row_bytes(self) -> int: ...
     def read_page(self, page: int) -> ArrowArray: ...
 
+@final
+class MadePages:
+    def __new__(
+        cls,
+        read: Callable[[str, int], tuple[Any, int]],
+        is_of_files: bool,
+    ) -> MadePages: ...
+
+def made_index(
+    storage: MadePages,
+    paths: Sequence[str],
+    digests: Sequence[bytes],
+    file_pages: Sequence[int],
+    column: str,
+    like: tuple[str, Any | None],
+    pages: Sequence[npt.NDArray[np.int64]],
+) -> Index: ...
 def flat_index(
     paths: Sequence[str],
     digests: Sequence[bytes],

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from pagefeed.arrow_files import ArrowDataset
 from pagefeed.cli.common import (
     RUN,
     TEXT_TOKENIZER,
@@ -75,21 +76,21 @@ def run(options: argparse.Namespace) -> int:
 
 def _with_columns(
     dataset: Dataset, columns: tuple[str, ...]
-) -> ParquetDataset | FlatDataset:
-    if isinstance(dataset, ParquetDataset):
+) -> ParquetDataset | ArrowDataset | FlatDataset:
+    if isinstance(dataset, ParquetDataset | ArrowDataset):
         return replace(dataset, metadata=columns)
     if not isinstance(dataset, FlatDataset):
         raise InvalidArgumentError(f"{dataset!r:.60} has no rows to show")
     if columns:
         raise InvalidArgumentError(
             f"--columns names {[*columns]}, and {dataset.files[0]} has tokens alone: "
-            "only Parquet has them"
+            "only Parquet and Arrow have them"
         )
     return dataset
 
 
 def _rows(
-    dataset: ParquetDataset | FlatDataset,
+    dataset: ParquetDataset | ArrowDataset | FlatDataset,
     options: argparse.Namespace,
     damage: list[Damage],
 ) -> Iterator[tuple[int, Row]]:

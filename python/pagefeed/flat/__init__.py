@@ -16,11 +16,13 @@ from pagefeed.flat.flat_file import (
     check_fitting,
     corrupt,
     given_dtype,
+    sampled_digest,
 )
+from pagefeed.flat.flat_recipe import FlatRecipe
 from pagefeed.flat.mds_shards import MdsOutput, mds
 from pagefeed.flat.megatron_files import MegatronDataset, MegatronOutput, megatron
 from pagefeed.flat.output import Output, TokenRows
-from pagefeed.flat.pages import document_pages
+from pagefeed.flat.pages import FilePages, document_pages
 from pagefeed.flat.raw import NpyOutput, RawOutput, tokens
 from pagefeed.flat.stream_shards import StreamDataset, stream
 from pagefeed.flat.stream_writer import StreamOutput, StreamWriter
@@ -38,10 +40,12 @@ FLAT_FORMATS: dict[str, TokenFormat] = {
 
 __all__ = [
     "FLAT_FORMATS",
+    "FilePages",
     "FlatDataset",
     "FlatFile",
     "FlatFormat",
     "FlatName",
+    "FlatRecipe",
     "MegatronDataset",
     "Output",
     "RecordColumn",
@@ -56,6 +60,7 @@ __all__ = [
     "given_dtype",
     "mds",
     "megatron",
+    "sampled_digest",
     "stream",
     "tokens",
 ]

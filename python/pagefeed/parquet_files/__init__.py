@@ -14,7 +14,7 @@ from pagefeed.parquet_files.named_files import (
 )
 from pagefeed.parquet_files.parquet_dataset import Erasable, ParquetDataset
 from pagefeed.parquet_files.selectable import Selectable
-from pagefeed.parquet_files.tokenizable import RecordedTokenizer
+from pagefeed.parquet_files.tokenizable import RecordedTokenizer, Tokenizable
 
 __all__ = [
     "Columns",
@@ -24,6 +24,7 @@ __all__ = [
     "ParquetDataset",
     "RecordedTokenizer",
     "Selectable",
+    "Tokenizable",
     "check_wanted",
     "named_dataset",
     "parquet",

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use arrow_schema::DataType;
 use parquet::basic::{LogicalType, Repetition, Type as PhysicalType};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
@@ -17,8 +18,9 @@ use super::table::{Table, TableBuilder};
 use crate::codec::Codec;
 use crate::error::{Error, Result};
 use crate::schema::ColumnSchema;
-use crate::storage::Storage;
+use crate::storage::{Stamp, Storage};
 use crate::tokens::{Continues, NumberType};
+use crate::write;
 
 /// Pages that a shuffle of row groups moves as one.
 const PAGES_PER_GROUP: usize = 64;
@@ -50,42 +52,68 @@ impl Index {
         pages: FlatPages<'_>,
     ) -> Result<Self> {
         records.check()?;
-        let schema = Arc::new(ColumnSchema::resolve(
-            &footer(column, records.number)?,
-            column,
-            false,
-        )?);
-        let mut all = FilesBuilder::default();
-        let (mut table, mut first) = (TableBuilder::new(), 0);
-        for file in files {
-            let stamp = storage.sampled(&file.path)?;
-            let range = first..first + file.num_pages;
-            first = range.end;
-            let of_file = table_of(&pages, range, stamp.size).map_err(|e| e.in_file(&file.path))?;
-            table.append(&of_file, 0..1)?;
-            all.push(&file.path, stamp, file.digest, 0)?;
-        }
-        let table = table.finish();
+        let schema = ColumnSchema::resolve(&footer(column, records.number)?, column, false)?;
+        let index = Self::of_pages(storage, files, column, schema, &pages, |stamp| stamp.size)?;
         let flat = Flat {
             records,
             row_value: pages.row_value.into(),
             row_byte: pages.row_byte.into(),
         };
-        flat.check(&table)?;
-        let all = all.finish();
-        let field = field_of_all(column, false, &all, std::slice::from_ref(&schema))?;
-        let index = Self::new(
-            (column.to_string(), false),
-            field,
-            all,
-            vec![schema],
-            vec![table],
-            0,
-        );
+        flat.check(&index.tables[0])?;
         Ok(Self {
             flat: Some(flat),
             ..index
         })
+    }
+
+    /// Indexes rows whose pages a storage makes when they are read: Parquet pages of a
+    /// column of this type, or of a field in it. Leaf `n` of a page is read `n` bytes after
+    /// its offset.
+    pub fn made(
+        storage: &dyn Storage,
+        files: &[FlatFile],
+        column: &str,
+        (name, data_type): (&str, &DataType),
+        pages: &FlatPages<'_>,
+    ) -> Result<Self> {
+        let footer = write::footer(name, data_type)?;
+        let schema = ColumnSchema::resolve(&footer, column, false)?;
+        Self::of_pages(storage, files, column, schema, pages, |_| u64::MAX)
+    }
+
+    fn of_pages(
+        storage: &dyn Storage,
+        files: &[FlatFile],
+        column: &str,
+        schema: ColumnSchema,
+        pages: &FlatPages<'_>,
+        end_of: fn(&Stamp) -> u64,
+    ) -> Result<Self> {
+        let mut all = FilesBuilder::default();
+        let mut tables: Vec<_> = schema.leaves.iter().map(|_| TableBuilder::new()).collect();
+        let mut first = 0;
+        for file in files {
+            let stamp = storage.sampled(&file.path)?;
+            let range = first..first + file.num_pages;
+            first = range.end;
+            for (leaf, table) in tables.iter_mut().enumerate() {
+                let of_file = table_of(pages, range.clone(), end_of(&stamp), leaf as u64)
+                    .map_err(|e| e.in_file(&file.path))?;
+                table.append(&of_file, 0..1)?;
+            }
+            all.push(&file.path, stamp, file.digest, 0)?;
+        }
+        let (all, schema) = (all.finish(), Arc::new(schema));
+        let field = field_of_all(column, false, &all, std::slice::from_ref(&schema))?;
+        let tables = tables.into_iter().map(TableBuilder::finish).collect();
+        Ok(Self::new(
+            (column.to_string(), false),
+            field,
+            all,
+            vec![schema],
+            tables,
+            0,
+        ))
     }
 
     /// Returns where the rows of a page of a flat file begin, and their end, counted in
@@ -125,13 +153,17 @@ impl Index {
 }
 
 /// The pages of one file of `size` bytes.
-fn table_of(pages: &FlatPages<'_>, range: Range<usize>, size: u64) -> Result<Table> {
+fn table_of(pages: &FlatPages<'_>, range: Range<usize>, size: u64, leaf: u64) -> Result<Table> {
     let mut table = TableBuilder::new();
     for start in range.clone().step_by(PAGES_PER_GROUP) {
         let group = start..range.end.min(start + PAGES_PER_GROUP);
         let found: Result<Vec<Page>> = group
             .enumerate()
-            .map(|(number, index)| page(pages, number, index, size))
+            .map(|(number, index)| {
+                let page = page(pages, number, index, size)?;
+                let offset = page.offset + leaf;
+                Ok(Page { offset, ..page })
+            })
             .collect();
         let chunk = ChunkPages {
             dictionary: None,

@@ -12,7 +12,7 @@ use crate::pages::dictionary_fetch::DictionaryFetch;
 use crate::pages::indexed::Indexed;
 use crate::pages::reader;
 use crate::pages::row_ranges::{PageRows, SharedPage, SharedPages};
-use crate::storage::Storage;
+use crate::storage::{Fetched, Storage};
 use crate::tokens::{Dictionary, Given, NumberType, Numbers, PerToken};
 
 /// A column of lists with a number for each token.
@@ -113,9 +113,10 @@ impl AlignedColumn {
         opener: &mut PageOpener,
         rows: Range<u64>,
         offsets: &[u32],
-        storage: &dyn Storage,
+        fetched: &Fetched,
         columns: &mut [Numbers],
     ) -> Result<()> {
+        let storage = &fetched.over(&*self.column.storage);
         let mut recycle = columns.iter_mut().map(std::mem::take);
         let mut next = || recycle.next().unwrap_or_default();
         let mut numbers = NumberRows::new(self.number, next());

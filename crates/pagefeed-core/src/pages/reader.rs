@@ -1,7 +1,6 @@
 //! Single pages as Arrow arrays, held against what the index promises of them.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{
@@ -14,10 +13,10 @@ use arrow_select::take::take;
 
 use crate::decode::{conform, decode_array, with_defaults};
 use crate::error::{Error, Result};
-use crate::index::{Index, PageRecord};
+use crate::index::PageRecord;
 use crate::page::PageOpener;
 use crate::pages::flat;
-use crate::pages::indexed::{Indexed, Lacking};
+use crate::pages::indexed::Indexed;
 use crate::pages::sizes::saturated;
 use crate::storage::Fetched;
 use crate::tokens::TokenPage;
@@ -79,7 +78,7 @@ pub fn read_array(
 /// files, and numbers them.
 pub fn read_columns(
     column: &Indexed,
-    beside: &[Arc<Index>],
+    beside: &[Indexed],
     opener: &mut PageOpener,
     page: u64,
     fetched: &Fetched,
@@ -89,12 +88,7 @@ pub fn read_columns(
     let data_type = index.field().data_type();
     let mut columns = vec![read_array(column, opener, page, fetched, data_type)?];
     for other in beside {
-        let other = Indexed {
-            index: Arc::clone(other),
-            lacking: Lacking::default(),
-            ..column.clone()
-        };
-        columns.push(read_rows(&other, opener, rows.clone())?);
+        columns.push(read_rows(other, opener, rows.clone())?);
     }
     Ok((rows, columns))
 }

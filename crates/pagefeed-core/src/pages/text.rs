@@ -10,8 +10,9 @@ use arrow_schema::{DataType, Field, FieldRef};
 use crate::buffers::reserve;
 use crate::engine::PageEntry;
 use crate::error::{Error, Kind, Result};
-use crate::index::{Index, PageRecord};
+use crate::index::PageRecord;
 use crate::lists::list_array;
+use crate::pages::indexed::Indexed;
 use crate::pages::sizes::{entry_of, saturated};
 use crate::text::{Encode, EncodeRows, Visit};
 use crate::tokens::{Continues, Numbers, TokenPage, Tokens, with_values};
@@ -34,7 +35,7 @@ pub struct Tokenization {
     /// Whether the index shows labels instead of ids.
     pub is_labels: bool,
     /// Further columns of the same rows, which are encoded with them.
-    pub beside: Vec<Arc<Index>>,
+    pub beside: Vec<Indexed>,
 }
 
 /// Texts, one a row.

@@ -16,7 +16,7 @@ use crate::pages::sizes::{entry_of, saturated};
 use crate::pages::source::ColumnSource;
 use crate::pages::token_ids::TokenIds;
 use crate::pages::{flat_slices, reader};
-use crate::storage::{Fetched, FileRanges, Storage};
+use crate::storage::{Fetched, FileRanges};
 use crate::tokens::{Numbers, TokenPage};
 
 /// Pages of a column of lists of tokens.
@@ -94,8 +94,7 @@ impl TokenColumn {
     ) -> Result<TokenPage> {
         let record = self.column.index.page(page)?;
         opener.verify_checksums = self.column.verify_checksums;
-        let storage = fetched.over(&*self.column.storage);
-        self.read_from(opener, page, &record, &storage, recycle)
+        self.read_from(opener, page, &record, fetched, recycle)
             .map_err(|error| self.column.locate(error, &record))
     }
 
@@ -104,10 +103,11 @@ impl TokenColumn {
         opener: &mut PageOpener,
         page: u64,
         record: &PageRecord,
-        storage: &dyn Storage,
+        fetched: &Fetched,
         recycle: Option<TokenPage>,
     ) -> Result<TokenPage> {
         let index = &self.column.index;
+        let storage = &fetched.over(&*self.column.storage);
         if let Some(flat) = index.as_flat() {
             let mut loaded = recycle.unwrap_or_default();
             flat::load(
@@ -153,7 +153,7 @@ impl TokenColumn {
         for column in &self.aligned {
             let (own, rest) = columns.split_at_mut(column.num_columns());
             columns = rest;
-            column.read(opener, rows.clone(), &page.row_offsets, storage, own)?;
+            column.read(opener, rows.clone(), &page.row_offsets, fetched, own)?;
         }
         Ok(page)
     }

@@ -7,12 +7,16 @@
 //!
 //! Lists are `list<integer>` without nulls, their values stored plainly: what a level is
 //! worth follows from the counts alone, so that no value is looked at but to copy it.
+//!
+//! `chunks` writes any Arrow array as the pages of a column, for rows that are in no file.
 
+mod chunks;
 mod column;
 mod file;
 mod page;
 mod runs;
 
+pub use chunks::{chunks, footer};
 pub use file::ListFile;
 
 #[cfg(test)]

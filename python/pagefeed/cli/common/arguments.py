@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
+from pagefeed.arrow_files import SIGNS, arrow
 from pagefeed.cli.common.signatures import parameters
 from pagefeed.core.loader import Loader
 from pagefeed.core.order import KINDS
@@ -19,6 +20,11 @@ from pagefeed.tokenizer import Tokenizer
 
 Argument = dict[str, Any]
 
+READERS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
+    **{name: (each.reader, each.writer.signs) for name, each in TOKEN_FORMATS.items()},
+    "arrow": (arrow, SIGNS),
+}
+"""For each format, the function that opens its files, and signs of their names."""
 NO_FLAGS = {"paths", "run", "verb", "what", "words", "set"}
 OTHERS = {"source": "from"}
 """Names in Python whose flags have another name."""
@@ -86,7 +92,7 @@ SOME_PATHS = {"paths": PATHS["paths"] | {"nargs": "+"}}
 NO_COLUMN = {"--column": PATHS["--column"] | {"required": False}}
 """The argument ``--column`` of verbs that work without it."""
 FILES = {
-    "--from": arg(str, "format (by their names)", dest="source", choices=TOKEN_FORMATS),
+    "--from": arg(str, "format (by their names)", dest="source", choices=READERS),
     "--where": arg(str, 'only rows such as "quality > 0.8"', metavar="PREDICATE"),
     "--in-dtype": arg(str, "type of the tokens of raw files"),
     "--in-eos": arg(int, "last token of documents in raw files"),

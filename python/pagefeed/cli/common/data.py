@@ -9,7 +9,14 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, cast
 
-from pagefeed.cli.common.arguments import OF_DATA, OF_LOADER, flags_of, storage_options
+from pagefeed.arrow_files import ArrowDataset
+from pagefeed.cli.common.arguments import (
+    OF_DATA,
+    OF_LOADER,
+    READERS,
+    flags_of,
+    storage_options,
+)
 from pagefeed.cli.common.code import called, is_code
 from pagefeed.core.any_loader import AnyLoader, remade
 from pagefeed.core.dataset import Dataset, Source
@@ -23,19 +30,19 @@ from pagefeed.flat import FlatDataset
 from pagefeed.mixture import Mixture
 from pagefeed.parquet_files import ParquetDataset, parquet
 from pagefeed.parsing import json_value
-from pagefeed.prepare import TOKEN_FORMATS
 from pagefeed.reports import Damage, TextTokenizer, load_tokenizer, sound_part
 from pagefeed.tokenizer import Tokenizer
 
 HOW = "name the function that makes the loader, such as train.py:make_loader"
-AnyDataset = ParquetDataset | FlatDataset | Mixture
+AnyRows = ParquetDataset | ArrowDataset | FlatDataset
+AnyDataset = AnyRows | Mixture
 
 _FLAGS = {name: name for name in ("column", "cache_dir")}
 _FLAGS |= {"dtype": "in_dtype", "eos": "in_eos", "storage_options": "storage_option"}
 """The arguments of the functions that open files, and their flags."""
 
 
-def open_paths(options: argparse.Namespace) -> ParquetDataset | FlatDataset:
+def open_paths(options: argparse.Namespace) -> AnyRows:
     """Return the dataset of the paths.
 
     Raises:
@@ -43,19 +50,20 @@ def open_paths(options: argparse.Namespace) -> ParquetDataset | FlatDataset:
     """
     given_format = getattr(options, "source", None)
     source = given_format or _format_of(options.paths) or "parquet"
-    make = TOKEN_FORMATS[source].reader
+    make, _ = READERS[source]
     given = {name: getattr(options, flag, None) for name, flag in _FLAGS.items()}
     given["storage_options"] = storage_options(options, *options.paths)
     given = {name: value for name, value in given.items() if value not in (None, [])}
     for name in sorted(given.keys() - _parameters(source)):
-        able = [other for other in TOKEN_FORMATS if name in _parameters(other)]
+        able = [other for other in READERS if name in _parameters(other)]
         raise InvalidArgumentError(
             f"--{_FLAGS[name].replace('_', '-')} is for {', '.join(able)}, and "
             f"{options.paths[0].partition('?')[0]} is {source}: leave it out"
         )
-    if source == "parquet":
+    if source in ("parquet", "arrow"):
         given.setdefault("column", "input_ids")
-    return make(options.paths, **given)
+    dataset: AnyRows = make(options.paths, **given)
+    return dataset
 
 
 def open_parquet(options: argparse.Namespace, paths: Paths) -> ParquetDataset:
@@ -85,13 +93,13 @@ def same_named(
 
 
 def _parameters(name: str) -> set[str]:
-    return {*inspect.signature(TOKEN_FORMATS[name].reader).parameters}
+    return {*inspect.signature(READERS[name][0]).parameters}
 
 
 def _format_of(paths: Sequence[str]) -> str | None:
     """Return the format of files by their names; None if names do not show it."""
-    for name, token_format in TOKEN_FORMATS.items():
-        if all(_holds(path, token_format.writer.signs) for path in paths):
+    for name, (_, signs) in READERS.items():
+        if all(_holds(path, signs) for path in paths):
             return name
     return None
 
@@ -245,24 +253,22 @@ def make_sound_loader(
     return loader, damage
 
 
-def selected(
-    options: argparse.Namespace, dataset: ParquetDataset | FlatDataset
-) -> ParquetDataset | FlatDataset:
+def selected(options: argparse.Namespace, dataset: AnyRows) -> AnyRows:
     """Return the rows of a dataset that ``--where`` keeps, tokenized if asked for.
 
     Raises:
         InvalidArgumentError: If the dataset has no columns.
     """
     tokenize = getattr(options, "tokenize", None)
+    if isinstance(dataset, ParquetDataset | ArrowDataset) and tokenize is not None:
+        dataset, tokenize = dataset.tokenize(make_tokenizer(options)), None
     if not isinstance(dataset, ParquetDataset):
         if options.where or tokenize:
             raise InvalidArgumentError(
-                "--where and --tokenize need columns, and "
-                f"{dataset.files[0]} has tokens alone: only Parquet has them"
+                "--where and --tokenize need columns, and those of "
+                f"{dataset.files[0]} do not suit: only Parquet has them"
             )
         return dataset
-    if tokenize is not None:
-        dataset = dataset.tokenize(make_tokenizer(options))
     if options.where is not None:
         dataset = dataset.where(options.where)
     return dataset

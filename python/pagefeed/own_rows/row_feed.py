@@ -1,0 +1,233 @@
+"""Batches of rows: taken and collated on threads, ahead of their consumer."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed.core._base import Int64Array
+from pagefeed.core.batches import (
+    Batch,
+    BatchPlan,
+    Feed,
+    LoaderSettings,
+    ProcessEngine,
+    converted,
+    make_converter,
+)
+from pagefeed.core.run import NO_SEQUENCE, Run, Sequences
+from pagefeed.core.sequences import Segments
+from pagefeed.errors import ColumnNotFoundError, DataError, InvalidArgumentError
+from pagefeed.own_rows.collate import collate_rows, is_tensor
+from pagefeed.own_rows.given import Given
+
+Rows = tuple[Int64Array, Int64Array]
+"""Of a batch: the number of each row in its dataset, and its dataset; int64 [rows]."""
+Collate = Callable[[list[Any]], Any]
+_AHEAD = 2
+"""Batches for every thread that are made ahead of the consumer."""
+_COUNTERS = (
+    *("pages_loaded", "pages_reloaded", "slices_read", "index_reads"),
+    *("payload_reads", "bytes_read", "batches", "batches_ready", "tokens"),
+    *("padding_tokens", "splits", "held_bytes", "peak_bytes"),
+)
+"""What an engine of pages counts."""
+
+
+class RowEngine:
+    """Makes the batches of plans on threads, in order.
+
+    Args:
+        make: Makes a batch; returns it with its bytes.
+        num_threads: Number of threads.
+        most_bytes: Bytes of batches that are made ahead, about.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Rows], tuple[Batch, int]],
+        num_threads: int,
+        most_bytes: int,
+    ) -> None:
+        self._make, self._most_bytes = make, most_bytes
+        self._most = _AHEAD * num_threads
+        self._planned: deque[Rows] = deque()
+        self._begun: deque[Future[tuple[Batch, int]]] = deque()
+        self._counters = dict.fromkeys(_COUNTERS, 0)
+        self._wait_seconds, self._batch_bytes = 0.0, 1
+        self._pool = ThreadPoolExecutor(num_threads, "pagefeed-rows")
+
+    def submit(self, plan: BatchPlan) -> None:
+        """Append the batches of a plan; returns at once."""
+        segments, rows = plan.segments, plan.batch_rows or 1
+        borders = np.arange(plan.num_batches + 1) * rows
+        first = np.searchsorted(segments.sequence, borders)
+        for begin, end in zip(first[:-1].tolist(), first[1:].tolist(), strict=True):
+            own = segments.page[begin:end], segments.row[begin:end].astype(np.int64)
+            self._planned.append(own)
+
+    @property
+    def plan_bytes(self) -> int:
+        """Bytes of the plans whose batches are not begun."""
+        return 16 * sum(len(rows) for rows, _ in self._planned)
+
+    def next_batch(self) -> Batch:
+        """Wait for the next batch and return it."""
+        ahead = max(1, min(self._most, self._most_bytes // self._batch_bytes))
+        while self._planned and len(self._begun) < ahead:
+            self._begun.append(self._pool.submit(self._make, self._planned.popleft()))
+        future = self._begun[0]
+        self._counters["batches_ready"] += future.done()
+        begin = time.perf_counter()
+        batch, size = future.result()
+        self._wait_seconds += time.perf_counter() - begin
+        self._begun.popleft()
+        self._batch_bytes = max(1, size)
+        peak = max(self._counters["peak_bytes"], size * (1 + len(self._begun)))
+        self._counters["peak_bytes"] = peak
+        self._counters["batches"] += 1
+        return batch
+
+    def clear(self, *, keep_pages: bool = False) -> None:  # noqa: ARG002 - it has none
+        """Forget all batches that were submitted and not taken."""
+        for future in self._begun:
+            future.cancel()
+        self._begun.clear()
+        self._planned.clear()
+
+    def keep_pages(self) -> None:
+        """Keep no pages: rows are the user's."""
+
+    def stats(self) -> dict[str, Any]:
+        """Return counters since the start."""
+        return self._counters | {"wait_seconds": self._wait_seconds}
+
+    def close(self) -> None:
+        """End the threads."""
+        self.clear()
+        self._pool.shutdown(cancel_futures=True)
+
+
+class RowFeed(Feed):
+    """Feeds batches of the user's rows.
+
+    Args:
+        settings: The settings of the loader.
+        run: The run to deliver.
+        given: The rows of each dataset.
+        collate: Makes a batch of rows; None for columns of arrays and lists.
+
+    Raises:
+        InvalidArgumentError: If settings ask for what rows of any kind cannot have.
+    """
+
+    def __init__(
+        self,
+        settings: LoaderSettings,
+        run: Run,
+        given: Sequence[Given],
+        collate: Collate | None,
+    ) -> None:
+        documents: Any = settings.sequences
+        if settings.decode is not None or documents.padded_columns:
+            raise InvalidArgumentError(
+                "decode= and pad= by columns are for columns of files: do it in "
+                "__getitem__ of the rows, or in rows(..., collate=)"
+            )
+        self._run, self._given, self._collate = run, given, collate
+        self._columns, self._format = documents.columns, settings.format
+        self._convert = make_converter(settings.format, pin_memory=settings.pin_memory)
+        self._engine: ProcessEngine[Any] = ProcessEngine(
+            lambda: RowEngine(self._made, settings.num_threads, settings.engine_bytes)
+        )
+
+    def plan(self, sequences: Sequences) -> BatchPlan:
+        """Plan batches in the order of ``sequences``; padding is left out."""
+        num_batches, num_rows = sequences.numbers.shape
+        slots = np.flatnonzero(sequences.numbers != NO_SEQUENCE)
+        given = sequences.reshape(-1)[slots]
+        rows, dataset, _, are_left = self._run.index.documents_of(given.numbers)
+        slots, rows, dataset = slots[are_left], rows[are_left], dataset[are_left]
+        nothing = np.zeros(len(rows), np.uint32)
+        segments = Segments(
+            sequence=slots,
+            page=rows,
+            row=dataset.astype(np.uint32),
+            first_token=nothing,
+            num_tokens=nothing,
+            offset=nothing,
+        )
+        return BatchPlan(
+            segments=segments, num_batches=num_batches, batch_rows=num_rows
+        )
+
+    def batch(self, delivered: Batch) -> Batch:
+        """Return a batch, converted."""
+        if not isinstance(delivered, dict):
+            return delivered
+        batch = {name: _as_array(value) for name, value in delivered.items()}
+        return converted(batch, self._convert)
+
+    def dataset_ids(
+        self,
+        made: Batch,  # noqa: ARG002 - its rows are its sequences
+        of_sequences: npt.NDArray[np.int32],
+    ) -> npt.NDArray[np.int32]:
+        """Return the dataset of each row of a batch, which lacks those of padding."""
+        return of_sequences[of_sequences >= 0]
+
+    def _made(self, wanted: Rows) -> tuple[Batch, int]:
+        """Take rows by number, rising, and put them into the order of the batch."""
+        numbers, datasets = wanted
+        rows: list[Any] = [None] * len(numbers)
+        for dataset, given in enumerate(self._given):
+            here = np.flatnonzero(datasets == dataset)
+            order = here[np.argsort(numbers[here], kind="stable")]
+            if len(order):
+                taken = given.take(numbers[order].tolist())
+                for place, row in zip(order.tolist(), taken, strict=True):
+                    rows[place] = row
+        if self._collate is None:
+            batch = self._chosen(collate_rows(rows))
+            return batch, _num_bytes(batch)
+        try:
+            batch = self._collate(rows)
+        except Exception as problem:
+            raise DataError(
+                f"collate of rows {numbers.tolist()} raised {type(problem).__name__}: "
+                f"{problem}"
+            ) from problem
+        return batch, _num_bytes(batch)
+
+    def _chosen(self, batch: Batch) -> Batch:
+        if self._columns is None or not batch:
+            return batch
+        for name in self._columns:
+            if name not in batch:
+                raise ColumnNotFoundError(
+                    f"{self._given[0].name}: there is no column {name!r}; rows have "
+                    f"{[*batch]}"
+                ).at(column=name)
+        return {name: batch[name] for name in self._columns}
+
+
+def _as_array(value: Any) -> Any:
+    """Return a tensor as an array of the same memory, so that it is converted alike."""
+    is_known = is_tensor(value) and str(value.dtype) != "torch.bfloat16"
+    return value.numpy() if is_known else value
+
+
+def _num_bytes(value: Any) -> int:
+    if isinstance(value, dict):
+        return sum(map(_num_bytes, value.values()))
+    if isinstance(value, list | tuple):
+        return sum(map(_num_bytes, value))
+    if isinstance(value, str | bytes):
+        return len(value)
+    return value.nbytes if isinstance(value, np.ndarray) or is_tensor(value) else 8
