@@ -61,7 +61,7 @@ USES = {
     "metrics": {"checks", "launch"},
     "mixing": {"mixture"},
     "mixture": {"balance"},
-    "own_rows": {"aligned", "made", "parquet_files"},
+    "own_rows": {"aligned", "caches", "made", "parquet_files"},
     "parquet_files": {
         "aligned",
         "erasure",

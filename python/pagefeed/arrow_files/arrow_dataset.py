@@ -85,9 +85,9 @@ def arrow(
     Args:
         paths: Files; folders, for the ``.arrow``, ``.feather`` and ``.ipc`` files
             below them; patterns; or a list of these, whose order is kept. Or a
-            ``datasets.Dataset``, or the folder of its ``save_to_disk``. Of one that was
-            filtered, shuffled or selected the dataset has the same rows, in the order
-            of the files: a loader shuffles them.
+            ``datasets.Dataset``, or the folder of its ``save_to_disk``. Rows that it
+            has after filter, shuffle or select come in the order of the files, as a
+            loader shuffles them.
         column: The token column: a list of integers per row, of fixed size or not. Or
             a column of texts, for :meth:`ArrowDataset.tokenize`.
         aligned: Further columns with numbers for every token, see :func:`parquet`.
@@ -153,7 +153,7 @@ def _saved(files: Located) -> list[str]:
             )
         if name.startswith("cache-"):
             raise InvalidArgumentError(
-                f"{file} is what a map or filter of datasets left beside its data: "
+                f"{file} is a cache of map() or filter() of datasets: "
                 "name the files of the data, or give the datasets.Dataset"
             )
         if name == _STATE:

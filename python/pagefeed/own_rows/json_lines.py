@@ -8,15 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed.core._base import (
-    ArrayFolder,
-    ArrayWriter,
-    Int64Array,
-    Work,
-    lazy,
-    logger,
-    stored_arrays,
-)
+from pagefeed.caches import ArrayFolder, ArrayWriter, stored_arrays
+from pagefeed.core._base import Int64Array, Work, lazy, logger
 from pagefeed.core.storage import Storage
 from pagefeed.errors import UnsupportedError
 from pagefeed.parsing import json_value

@@ -37,7 +37,7 @@ _COUNTERS = (
     *("payload_reads", "bytes_read", "batches", "batches_ready", "tokens"),
     *("padding_tokens", "splits", "held_bytes", "peak_bytes"),
 )
-"""What an engine of pages counts."""
+"""Counters of an engine of pages."""
 
 
 class RowEngine:

@@ -180,7 +180,7 @@ def test_what_cannot_be_read_is_refused_by_name(tmp_path):
     with pytest.raises(InvalidArgumentError, match="different columns"):
         pf.arrow(path, column="ids", metadata=["ids"])
     write(tmp_path / "cache-1.arrow")
-    with pytest.raises(InvalidArgumentError, match="map or filter"):
+    with pytest.raises(InvalidArgumentError, match="a cache of map"):
         pf.arrow(tmp_path, column="ids")
     empty = write(tmp_path / "empty.arrow", rows=[])
     assert len(pf.arrow(empty, column="ids")) == 0
