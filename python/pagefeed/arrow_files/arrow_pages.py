@@ -85,7 +85,7 @@ class ArrowPages(MadePages):
                 step = max(1, -(-len(rows) // parts))
                 for first in range(0, len(rows), step):
                     some = rows.slice(first, step)
-                    size = some.nbytes + 256  # Leaves have places of their own.
+                    size = some.nbytes + 256  # Each leaf has its place.
                     values = num_leaves(some) if file.is_list else len(some)
                     pages.append((place, size, len(some), values))
                     self._places.append((file, batch, first, first + len(some)))

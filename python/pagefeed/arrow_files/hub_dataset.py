@@ -53,7 +53,7 @@ def blocks_of(dataset: Any) -> tuple[list[FileRows], dict[str, Int64Array] | Non
         )
     if dataset.format["type"] == "custom":
         raise UnsupportedError(
-            "the transform of this Dataset is no part of its files: give "
+            "the files of this Dataset lack its transform: give "
             "dataset.with_format(None), or use pagefeed.rows(dataset)"
         )
     blocks = [*_blocks(dataset.data)]

@@ -147,7 +147,7 @@ class MappedColumn:
 
     def _corrupt(self, what: str, problem: object) -> CorruptFileError:
         error = CorruptFileError(
-            f"{self.path}: {what} is damaged or cut, or this is no Arrow file: "
+            f"{self.path}: {what} is damaged or cut, or the file is not Arrow: "
             f"{problem}: copy the file again"
         )
         return error.at(file=self.path)

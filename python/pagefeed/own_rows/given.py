@@ -25,7 +25,7 @@ class Given:
     """Rows of an object of the user.
 
     Args:
-        rows: The object. Of a table of pandas, polars or pyarrow a row is a dict.
+        rows: The object. A row of a pandas, polars or pyarrow table is a dict.
         name: Name of the rows in locations and errors; that of the type by default.
 
     Raises:

@@ -95,10 +95,10 @@ class LineDocuments:
         """Return a document, parsed.
 
         Raises:
-            CorruptFileError: If the line is no JSON; it names the byte.
+            CorruptFileError: If the line is not JSON; it names the byte.
         """
         file = int(np.searchsorted(np.cumsum(self.file_rows), row, side="right"))
         begin, end = int(self._lines["begin"][row]), int(self._lines["end"][row])
         path = self.files[file]
         data = self._storage.read(path, begin, end)
-        return json_value(data, path, f"the line at byte {begin:,} is no JSON")
+        return json_value(data, path, f"the line at byte {begin:,} is not JSON")

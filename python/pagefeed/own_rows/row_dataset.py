@@ -118,7 +118,7 @@ def rows(
 
     A list, a map-style dataset of torch, a ``datasets.Dataset`` with a transform, a
     table of pandas, polars or pyarrow; or a file of JSON lines. It gets what every
-    dataset has: each row once over all ranks, an order anew each epoch, an exact state,
+    dataset has: each row once over all ranks, a new order each epoch, an exact state,
     ``locate`` and ``skip``.
 
     With :class:`Documents` a batch holds the columns of its rows, as
@@ -130,8 +130,8 @@ def rows(
     Args:
         rows: The object; or a path of JSON lines, or of a folder of these.
         column: Column of the tokens, a list of integers; or of texts, for
-            :meth:`RowDataset.tokenize`. A row that is no dict and no tuple is itself
-            the column ``"row"``; columns of a tuple are ``"0"``, ``"1"``.
+            :meth:`RowDataset.tokenize`. A row that is neither a dict nor a tuple is
+            the column ``"row"`` itself; columns of a tuple are ``"0"``, ``"1"``.
         lengths: Number of tokens of each row. Without it all rows are taken and
             counted, once, when they are first needed.
         collate: Makes a batch of a list of rows.

@@ -28,7 +28,7 @@ from pagefeed.own_rows.collate import collate_rows, is_tensor
 from pagefeed.own_rows.given import Given
 
 Rows = tuple[Int64Array, Int64Array]
-"""Of a batch: the number of each row in its dataset, and its dataset; int64 [rows]."""
+"""Rows of a batch: number in the dataset, and the dataset; int64 [rows] each."""
 Collate = Callable[[list[Any]], Any]
 _AHEAD = 2
 """Batches for every thread that are made ahead of the consumer."""

@@ -233,7 +233,7 @@ def test_json_lines_are_documents(tmp_path):
 
 def test_json_lines_that_are_wrong_are_named(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"n": 1}\n{"n": \n')
-    with pytest.raises(DataError, match=r"line at byte 9 is no JSON"):
+    with pytest.raises(DataError, match=r"line at byte 9 is not JSON"):
         list(loader(pf.rows(tmp_path / "a.jsonl"), 2))
     with gzip.open(tmp_path / "b.jsonl.gz", "wt") as out:
         out.write('{"n": 1}\n')
