@@ -1,4 +1,4 @@
-"""Extensions of five kinds work with the contract alone, each in under 100 lines."""
+"""Extensions of six kinds work with the contract alone, each in under 100 lines."""
 
 import ast
 from pathlib import Path
@@ -12,6 +12,7 @@ import pagefeed as pf
 from outside.files_report import tokens_by_file
 from outside.first_tokens import FirstTokens
 from outside.least_first import LargestLoss
+from outside.memory_store import MemoryStore
 from outside.numbered_lines import header_lines, write
 from outside.step_trainer import StepTrainer
 
@@ -48,6 +49,17 @@ def rows_of(loader: pf.Loader) -> list[tuple[int, ...]]:
     return [
         tuple(row[row != -1].tolist()) for batch in loader for row in batch["input_ids"]
     ]
+
+
+def test_a_store(data, tmp_path):
+    store = MemoryStore({p.name: p.read_bytes() for p in tmp_path.glob("*.parquet")})
+    inside = pf.parquet("*.parquet", column="input_ids", store=store)
+    assert inside.files == ("store://0.parquet", "store://1.parquet")
+
+    def batches(source):
+        return rows_of(pf.Loader(source, sequences=pf.Windows(8), batch_size=2, seed=1))
+
+    assert batches(inside) == batches(data)
 
 
 def test_a_cut(data):

@@ -50,6 +50,8 @@ class Handler(BaseHTTPRequestHandler):
     """Whether the answer to this request has no tag."""
     extra: ClassVar[dict[str, str]] = {}
     """Further headers of files."""
+    of_this: dict[str, str] = {}  # noqa: RUF012 - set for each request
+    """Further headers of the file of this request."""
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
@@ -60,7 +62,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
         self.server.asked.append((self.command, self.path, headers))
-        self.is_untagged = False
+        self.is_untagged, self.of_this = False, {}
         if self.server.fault is None or not self.server.fault(self):
             self.answer()
 
@@ -78,7 +80,7 @@ class Handler(BaseHTTPRequestHandler):
         if wanted is not None and wanted != tag:
             self.send(412)
             return
-        status, headers = 200, {"Accept-Ranges": "bytes"} | self.extra
+        status, headers = 200, {"Accept-Ranges": "bytes"} | self.extra | self.of_this
         if not self.is_untagged:
             headers["ETag"] = tag
         asked = self.headers.get("Range")
@@ -122,6 +124,11 @@ def tag_of(path: Path) -> str:
     return f'"{hashlib.md5(path.read_bytes()).hexdigest()}"'
 
 
+def xet_hash(path: Path) -> str:
+    """A hash of contents as Xet has: 64 hexadecimal digits."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
 class HubHandler(Handler):
     """The hub: revisions, trees of files, and redirects to signed URLs elsewhere."""
 
@@ -138,10 +145,17 @@ class HubHandler(Handler):
         if kind == "api":
             self.api(rest, parse_qs(parts.query))
             return
-        _, _, _, commit, path = rest.split("/", 4)
+        if kind == "buckets":
+            (_, _, _, path), commit = rest.split("/", 3), COMMIT
+        else:
+            _, _, _, commit, path = rest.split("/", 4)
         file = hub.root / path
         if commit != COMMIT or not file.is_file():
-            self.send(404)
+            self.send(404, b"", {"X-Error-Code": "EntryNotFound"})
+            return
+        if kind == "buckets" and hub.serves_itself:
+            self.of_this = {"X-Xet-Hash": xet_hash(file)}
+            self.send_file(file)
             return
         until = time.monotonic() + hub.seconds_valid
         hub.signatures[f"s{len(hub.signatures)}"] = until
@@ -150,13 +164,24 @@ class HubHandler(Handler):
             "Location": location,
             "X-Repo-Commit": COMMIT,
             "X-Linked-Size": str(file.stat().st_size),
-            "X-Linked-Etag": tag_of(file),
         }
+        if kind == "buckets":
+            headers["X-Xet-Hash"] = xet_hash(file)
+        else:
+            headers["X-Linked-Etag"] = tag_of(file)
         self.send(302, b"", headers)
 
     def api(self, path: str, query: dict[str, list[str]]) -> None:
         """Say what a revision is, or which files a folder has: two at a time."""
-        _, _, _, verb, _, *folder = path.split("/", 5)
+        is_bucket = path.startswith("buckets/")
+        if path == "buckets/owner/name":
+            told = {"id": "owner/name", "private": True, "size": 0, "totalFiles": 2}
+            self.send(200, as_json(told | {"createdAt": "2026-01-01T00:00:00.000Z"}))
+            return
+        if is_bucket:
+            _, _, _, verb, *folder = path.split("/", 4)
+        else:
+            _, _, _, verb, _, *folder = path.split("/", 5)
         if verb == "revision":
             known = ("main", "v1.0", "refs/convert/parquet", "refs/pr/1")
             found = COMMIT if path.split("/", 4)[4] in known else None
@@ -174,8 +199,14 @@ class HubHandler(Handler):
                 "type": "file",
                 "path": name,
                 "size": (root / name).stat().st_size,
-                "oid": "0" * 40,
-                "lfs": {"oid": tag_of(root / name).strip('"')},
+                **(
+                    {"xetHash": xet_hash(root / name), "mtime": None}
+                    if is_bucket
+                    else {
+                        "oid": "0" * 40,
+                        "lfs": {"oid": tag_of(root / name).strip('"')},
+                    }
+                ),
             }
             for name in files
             if name.startswith(prefix)
@@ -212,12 +243,14 @@ class Cdn(WebServer):
 
 
 class Hub(WebServer):
-    """The hub: one dataset, ``owner/name``, whose files are those of a folder."""
+    """The hub: a dataset and a bucket ``owner/name``, of the files of a folder."""
 
     def __init__(self, root: Path, cdn: Cdn) -> None:
         super().__init__(root, HubHandler)
         self.cdn, self.signatures = cdn, cdn.signatures
         self.seconds_valid = 3600.0
+        self.serves_itself = False
+        """Whether files of the bucket come from the hub, without a redirect."""
 
 
 def as_json(value: object) -> bytes:

@@ -22,8 +22,10 @@ pub(crate) enum Address {
     Object(Object),
     /// `https://host/path`.
     Web(Url),
-    /// `hf://datasets/owner/name@commit/path`.
+    /// `hf://datasets/owner/name@commit/path`, or `hf://buckets/owner/name/path`.
     Hub(HubFile),
+    /// `store://key`: in the store that the user brought.
+    Own(String),
 }
 
 /// An object of a bucket.
@@ -34,10 +36,12 @@ pub(crate) struct Object {
     pub(crate) key: String,
 }
 
-/// A file of a dataset on the hub.
+/// A file of a dataset or a bucket on the hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HubFile {
-    pub(crate) dataset: String,
+    /// `datasets/owner/name`, or `buckets/owner/name`.
+    pub(crate) place: String,
+    /// Empty for buckets, which have no commits.
     pub(crate) commit: String,
     pub(crate) path: String,
 }
@@ -71,6 +75,9 @@ impl Address {
             "az" | "azure" => object(Provider::Azure),
             "http" | "https" => web(url),
             "hf" => hub(url, rest),
+            "store" => Ok(Self::Own(
+                object_path(rest.strip_suffix('/').unwrap_or(rest))?.to_string(),
+            )),
             _ => Err(Error::unsupported(format!(
                 "{scheme}:// is not read: {SCHEMES} are"
             ))),
@@ -114,12 +121,17 @@ fn climbs(path: &str) -> bool {
 
 fn hub(url: &str, rest: &str) -> Result<Address> {
     let parsed = || {
-        let (owner, rest) = rest.strip_prefix("datasets/")?.split_once('/')?;
-        let (name, rest) = rest.split_once('@')?;
-        let (commit, path) = rest.split_once('/')?;
+        let (kind, rest) = rest.split_once('/')?;
+        let (owner, rest) = rest.split_once('/')?;
+        let (name, path) = rest.split_once('/')?;
+        let (name, commit) = match kind {
+            "datasets" => name.split_once('@')?,
+            "buckets" => (name, ""),
+            _ => return None,
+        };
         object_path(path).ok()?;
         Some(Address::Hub(HubFile {
-            dataset: format!("{owner}/{name}"),
+            place: format!("{kind}/{owner}/{name}"),
             commit: commit.to_string(),
             path: path.to_string(),
         }))
@@ -127,7 +139,7 @@ fn hub(url: &str, rest: &str) -> Result<Address> {
     parsed().ok_or_else(|| {
         let url = shown(url);
         Error::invalid(format!(
-            "{url} should be hf://datasets/OWNER/NAME@COMMIT/PATH"
+            "{url} should be hf://datasets/OWNER/NAME@COMMIT/PATH or hf://buckets/OWNER/NAME/PATH"
         ))
     })
 }
@@ -222,10 +234,21 @@ mod tests {
     }
 
     #[test]
+    fn files_of_buckets_have_none() {
+        let parsed = Address::parse("hf://buckets/owner/name/data/a@1.parquet").unwrap();
+        let expected = HubFile {
+            place: "buckets/owner/name".into(),
+            commit: String::new(),
+            path: "data/a@1.parquet".into(),
+        };
+        assert_eq!(parsed, Address::Hub(expected));
+    }
+
+    #[test]
     fn files_of_the_hub_have_a_commit() {
         let parsed = Address::parse("hf://datasets/owner/name@12ab/data/a.parquet").unwrap();
         let expected = HubFile {
-            dataset: "owner/name".into(),
+            place: "datasets/owner/name".into(),
             commit: "12ab".into(),
             path: "data/a.parquet".into(),
         };

@@ -1,7 +1,7 @@
 //! Object stores, web servers and the Hugging Face hub as a storage of pagefeed.
 //!
 //! ```text
-//! remote -> live -> listing, reading -> cache, requests -> pace -> backends { bucket, web, hub } -> transport
+//! remote -> live -> listing, reading -> cache, requests -> pace -> backends { bucket, web, hub, own } -> transport
 //! ```
 //!
 //! [`Remote`] is the face. It blocks; everything below it runs on the one runtime of the
@@ -28,5 +28,5 @@ mod transport;
 pub use backends::uploads::{Condition, Version};
 pub use counters::Counts;
 pub use live::Listed;
-pub use options::{FindKeys, Keys, Options, Service, Source};
+pub use options::{FindKeys, Keys, Options, OwnStore, Service, Source, State};
 pub use remote::Remote;

@@ -11,6 +11,7 @@ use pagefeed_core::error::{Error, Kind, Result};
 
 use crate::address::{Address, Object, object_path};
 use crate::backends::bucket::{Bucket, Meta, Page};
+use crate::backends::own;
 use crate::live::{Listed, Live, listed};
 
 /// Objects of a folder, and folders in it that are still to be listed.
@@ -19,11 +20,22 @@ type Walked = (Vec<(String, Meta)>, Vec<String>);
 impl Live {
     /// Files of a bucket below a folder, sorted by name.
     pub(crate) async fn list(&self, url: &str) -> Result<Vec<Listed>> {
+        let address = Address::parse(url)?;
+        if let Address::Own(folder) = &address {
+            let list = || own::list(&self.options.store, folder);
+            let files = self.retried(list).await?.into_iter();
+            let noted = files.map(|(url, state)| {
+                let meta = own::meta(state);
+                self.note(&url, &meta);
+                listed(url, meta)
+            });
+            return Ok(noted.collect());
+        }
         let Address::Object(Object {
             provider,
             bucket,
             key,
-        }) = Address::parse(url)?
+        }) = address
         else {
             return Err(Error::unsupported(
                 "web servers do not list folders: name the files one by one",

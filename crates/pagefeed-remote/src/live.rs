@@ -16,6 +16,7 @@ use crate::backends::bucket::{Bucket, Meta};
 use crate::backends::hub::Hub;
 use crate::backends::keys::KeyRing;
 use crate::backends::opening;
+use crate::backends::own;
 use crate::backends::web::Web;
 use crate::cache::PageCache;
 use crate::counters::{Counters, add};
@@ -88,6 +89,7 @@ impl Live {
         if let Some(meta) = self.recently_known(url) {
             return Ok(meta);
         }
+        let store = &self.options.store;
         let meta = match Address::parse(url)? {
             Address::Object(object) => {
                 let (bucket, key) = self.bucket_and_key(&object)?;
@@ -95,6 +97,7 @@ impl Live {
             }
             Address::Web(url) => self.retried(|| self.web.head(&url)).await?,
             Address::Hub(file) => self.retried(|| self.hub.head(&file)).await?,
+            Address::Own(key) => self.retried(|| own::head(store, &key)).await?,
         };
         self.note(url, &meta);
         Ok(meta)
@@ -147,6 +150,7 @@ impl Live {
             }
             Address::Hub(_) => self.options.hub_endpoint.clone(),
             Address::Web(_) => String::new(),
+            Address::Own(_) => self.options.store_identity.clone(),
         })
     }
 

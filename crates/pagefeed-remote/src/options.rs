@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use pagefeed_core::error::Result;
 
 /// Keys that the control plane found.
@@ -43,6 +44,22 @@ pub enum Source {
 /// Function that finds keys. It may take seconds, and runs on its own thread.
 pub type FindKeys = Arc<dyn Fn() -> Result<Source> + Send + Sync>;
 
+/// Bytes and version of a file; the version may be empty.
+pub type State = (u64, String);
+
+/// Calls of a store that the user brings. What is overdue
+/// ([`TimedOut`](std::io::ErrorKind::TimedOut)) may pass; other errors do not.
+pub trait OwnStore: Send + Sync {
+    /// The state of a file.
+    fn head(&self, key: &str) -> Result<State>;
+
+    /// Bytes of a file, and its state after they were read.
+    fn read(&self, key: &str, begin: u64, end: u64) -> Result<(Bytes, State)>;
+
+    /// URLs and states of the files below a folder, sorted by name.
+    fn list(&self, folder: &str) -> Result<Vec<(String, State)>>;
+}
+
 /// Settings of a storage. Values were checked where they were read.
 #[derive(Clone, Default)]
 pub struct Options {
@@ -72,6 +89,10 @@ pub struct Options {
     pub keys: Option<FindKeys>,
     /// Names of secrets that did not travel to this process.
     pub lost: Vec<String>,
+    /// A store of the user's own.
+    pub store: Option<Arc<dyn OwnStore>>,
+    /// Differs between stores where a name may mean different files.
+    pub store_identity: String,
 }
 
 impl fmt::Debug for Options {

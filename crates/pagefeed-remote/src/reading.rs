@@ -19,6 +19,7 @@ use twox_hash::XxHash3_64;
 
 use crate::address::{Address, HubFile};
 use crate::backends::bucket::Meta;
+use crate::backends::own;
 use crate::counters::add;
 use crate::live::{Live, UnderWay, stamp};
 use crate::pace::may_hedge;
@@ -58,9 +59,7 @@ impl Source {
         let is_known = stamp.inode != 0 || stamp.modified_ns != 0;
         let state = (stamp.size, stamp.modified_ns, stamp.inode);
         let name = match &self.address {
-            Address::Hub(HubFile { dataset, path, .. }) => {
-                format!("hf://datasets/{dataset}/{path}")
-            }
+            Address::Hub(HubFile { place, path, .. }) => format!("hf://{place}/{path}"),
             _ => self.url.clone(),
         };
         let text = format!("{endpoint} {name} {state:?}");
@@ -199,6 +198,7 @@ impl Live {
             }
             Address::Web(url) => self.web.get(url, range, tag).await,
             Address::Hub(file) => self.hub.get(file, range).await,
+            Address::Own(key) => own::get(&self.options.store, key, range).await,
         }
     }
 }

@@ -32,8 +32,8 @@ class FlatRecipe(Recipe):
         This includes the versions of files that hold the borders of documents: the
         index does not check them later.
         """
-        sides = [side for file in self.files for side in self.format.sides(file)]
-        versions = map(self.storage.version, sides)
+        sides = (side for file in self.files for side in self.format.sides(file))
+        versions = self.storage.versions([*dict.fromkeys(sides)])  # Shards share one.
         return [str(VERSION), repr(self.format), self.column, *versions]
 
     def build(

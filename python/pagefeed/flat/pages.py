@@ -91,7 +91,7 @@ def document_pages(
         ends = num_tokens + np.cumsum(some)
         start = ends - some
         buckets = start // step
-        is_new = np.diff(buckets, prepend=bucket) > 0
+        is_new = _steps(buckets, bucket) > 0
         own = np.maximum.accumulate(np.where(is_new, start, page_start))
         row_value.append(_narrow(start - own))
         starts.append(start[is_new])
@@ -139,6 +139,14 @@ def apart(starts: Int64Array, num_tokens: Int64Array, token_bytes: int) -> FileP
         row_value=_narrow(before - before[row][page]),
         row_byte=_narrow(starts - starts[row][page]),
     )
+
+
+def _steps(numbers: Int64Array, before: int) -> Int64Array:
+    """Return differences as ``np.diff(prepend=)``, which takes five times as long."""
+    steps = numbers.copy()
+    steps[1:] -= numbers[:-1]
+    steps[0] -= before
+    return steps
 
 
 def _narrow(numbers: Int64Array) -> UInt32Array:

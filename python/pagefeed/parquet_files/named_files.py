@@ -27,7 +27,7 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.parquet_files.parquet_dataset import ParquetDataset
 
 if TYPE_CHECKING:
-    from pagefeed.remote import SharedIndex, StorageOptions
+    from pagefeed.remote import OwnStore, SharedIndex, StorageOptions
     from pagefeed.selection import TableColumns
     from pagefeed.tokenizer import Tokenizer
 
@@ -47,6 +47,7 @@ def parquet(
     tokenizer: Tokenizer | None = None,
     index: PathLike | None = None,
     missing: Literal["error", "null"] = "error",
+    store: OwnStore | None = None,
 ) -> ParquetDataset:
     """Return a dataset of Parquet files, which are read in place.
 
@@ -97,6 +98,11 @@ def parquet(
             lack. By default such a column is refused by name. With ``"null"`` the
             footers of all files are read first, and it is null in those files, for
             ``where`` and ``metadata``. Tokens and aligned columns are never made up.
+        store: A store of your own in place of files and URLs: an object with the calls
+            ``get_range``, ``list`` and ``head`` as ``obspec`` has them, such as a store
+            of ``obstore``, see :class:`pagefeed.remote.OwnStore`. ``paths`` are then
+            names in it. From ``storage_options`` it takes ``deadline``,
+            ``max_in_flight``, ``storage_cache`` and ``storage_cache_dir``.
 
     Returns:
         The dataset. Files are read only when it is used.
@@ -112,7 +118,13 @@ def parquet(
     if storage_cache is not None:
         storage_options = {**(storage_options or {}), "storage_cache": storage_cache}
     shared = None
-    if index is None:
+    if store is not None:
+        from pagefeed.remote import located_in
+
+        if index is not None:
+            raise InvalidArgumentError("with store=, cache_dir= keeps the index")
+        files = located_in(store, paths, storage_options)
+    elif index is None:
         files = located(paths, storage_options)
     else:
         shared, files = _shared(

@@ -22,6 +22,7 @@ from pagefeed.remote.outputs import (
     output_file,
     output_folder,
 )
+from pagefeed.remote.own_store import OwnStore, located_in
 from pagefeed.remote.paths import located_among
 from pagefeed.remote.remote_storage import RemoteStorage, options_of, storage_of_options
 from pagefeed.remote.shared_index import SharedIndex
@@ -37,6 +38,7 @@ __all__ = [
     "IndexDifferences",
     "ObjectWriter",
     "OutputFolder",
+    "OwnStore",
     "RemoteStorage",
     "SharedIndex",
     "StorageOptions",
@@ -46,6 +48,7 @@ __all__ = [
     "checked_output",
     "library_options",
     "located_among",
+    "located_in",
     "locked",
     "make_folder",
     "on_ray",

@@ -20,7 +20,11 @@ from pagefeed.core.storage import (
     plain_path,
     write_errors,
 )
-from pagefeed.errors import FileAccessError, MissingFileError
+from pagefeed.errors import (
+    FileAccessError,
+    InvalidArgumentError,
+    MissingFileError,
+)
 from pagefeed.remote.options import StorageOptions, options_as_texts
 from pagefeed.remote.remote_storage import RemoteStorage
 from pagefeed.remote.writing import (
@@ -347,6 +351,11 @@ def output_folder(
     text, settings = plain_path(path, name), options_as_texts(options)
     if buckets and text.startswith(_BUCKETS):
         return _BucketFolder(text.removesuffix("/"), RemoteStorage(settings))
+    if text.startswith("hf://"):
+        raise InvalidArgumentError(
+            f"{name} is on the hub, which is read and not written to: give a folder, "
+            "and bring it there by `hf upload` or, for a bucket, `hf buckets sync`"
+        )
     return OutputFolder(os.path.abspath(local_path(text, name)))
 
 

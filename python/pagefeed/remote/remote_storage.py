@@ -50,6 +50,7 @@ class RemoteStorage(Storage):
         options: Endpoint, region, credentials and the like. The environment gives what
             is left out, see ``docs/explanation/remote.md``.
         lost: Names of secrets that were left out when the storage was pickled.
+        own: Calls of a store of the user's own, and its identity.
 
     Raises:
         InvalidArgumentError: If an option is invalid.
@@ -57,11 +58,15 @@ class RemoteStorage(Storage):
     """
 
     def __init__(
-        self, options: Mapping[str, str] | None = None, lost: tuple[str, ...] = ()
+        self,
+        options: Mapping[str, str] | None = None,
+        lost: tuple[str, ...] = (),
+        own: tuple[object, str] = (None, ""),
     ) -> None:
         self._options = dict(options or {})
         self._lost = lost
         settings = core_settings(self._options)
+        settings["store"], settings["store_identity"] = own
         self.remote = self.handle = _handle(settings, lost)
         """The storage of the data plane."""
         self._hub = Hub(self.remote, settings["hub_endpoint"])

@@ -1,6 +1,8 @@
 //! Storage of an index.
 
 #[cfg(feature = "remote")]
+mod own;
+#[cfg(feature = "remote")]
 pub mod remote;
 
 mod per_process;

@@ -16,6 +16,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
+use super::own;
 use super::per_process::PerProcess;
 use crate::error::to_python;
 use crate::run::cancellable;
@@ -156,6 +157,8 @@ impl Remote {
             providers: settings.get_item("providers")?.extract()?,
             keys: Some(find_keys(settings.get_item("keys")?.unbind())),
             lost,
+            store: own::store(&settings.get_item("store")?),
+            store_identity: settings.get_item("store_identity")?.extract()?,
         };
         let remote = new(py, &options)?;
         Ok(Self {

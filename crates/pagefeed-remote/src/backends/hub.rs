@@ -1,6 +1,7 @@
 //! Files of the Hugging Face hub: their names lead to signed URLs, which are kept.
 //!
-//! The token goes to the hub alone. A commit never changes, so neither do its files.
+//! The token goes to the hub alone. A commit never changes, so neither do its files; those of
+//! a bucket do.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -9,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{ETAG, LINK, RANGE};
-use http::{HeaderName, HeaderValue, Method};
+use http::header::{LINK, RANGE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use pagefeed_core::error::{Error, Result};
 use reqwest::Response;
 use url::Url;
@@ -41,6 +42,8 @@ struct Resolved {
     /// Signed, or the hub's own for small files.
     location: Url,
     meta: Meta,
+    /// ETag of the bytes at another server, once some were read.
+    tag: Option<String>,
     since: Instant,
 }
 
@@ -89,6 +92,10 @@ impl Hub {
     }
 
     pub(crate) async fn head(&self, file: &HubFile) -> Result<Meta, Failure> {
+        if file.commit.is_empty() {
+            let name = self.name(file)?;
+            self.lock().remove(&name);
+        }
         Ok(self.resolve(file).await?.1.meta)
     }
 
@@ -112,12 +119,34 @@ impl Hub {
             }
             Err((_, failure)) => return Err(failure),
         };
+        let own = version(response.headers(), file).filter(|_| resolved.location == name);
         let (body, read) = read_range(response, range).await?;
+        if file.commit.is_empty() && own.is_none() && self.is_another(&name, &read.version) {
+            self.lock().remove(&name);
+            return Err(Failure::again("the file has another ETag than before"));
+        }
+        if own
+            .as_ref()
+            .is_some_and(|own| *own != resolved.meta.version)
+        {
+            self.lock().remove(&name);
+        }
         let meta = Meta {
             size: read.size,
-            ..resolved.meta
+            version: own.unwrap_or(resolved.meta.version),
+            modified: 0,
         };
         Ok((body, meta))
+    }
+
+    /// Whether the bytes at another server have another ETag than at the first read. Then the
+    /// hub says what the file is now.
+    fn is_another(&self, name: &Url, tag: &str) -> bool {
+        let mut resolved = self.lock();
+        let Some(resolved) = resolved.get_mut(name) else {
+            return false;
+        };
+        resolved.tag.get_or_insert_with(|| tag.to_string()) != tag
     }
 
     /// Asks for bytes where they are, and where that redirects to.
@@ -140,11 +169,7 @@ impl Hub {
 
     /// The hub's URL of a file, and where its bytes are.
     async fn resolve(&self, file: &HubFile) -> Result<(Url, Resolved), Failure> {
-        let names: Vec<_> = [&*file.commit]
-            .into_iter()
-            .chain(file.path.split('/'))
-            .collect();
-        let name = self.url(&["datasets", &file.dataset, "resolve"], &names)?;
+        let name = self.name(file)?;
         let before = self.lock().get(&name).cloned();
         if let Some(before) = before.filter(|before| before.since.elapsed() < KEPT) {
             return Ok((name, before));
@@ -162,13 +187,13 @@ impl Hub {
         let size = text(headers, "x-linked-size").and_then(|size| size.parse().ok());
         let is_here = response.status().is_success();
         let size = size.or_else(|| whole_size(&response).filter(|_| is_here));
-        let version = text(headers, "x-linked-etag").or_else(|| text(headers, ETAG));
         let resolved = Resolved {
             meta: Meta {
                 size: size.ok_or_else(|| unexpected("no size of the file"))?,
-                version: Meta::version_of(version.unwrap_or_default()),
+                version: version(headers, file).unwrap_or_default(),
                 modified: 0,
             },
+            tag: None,
             location,
             since: Instant::now(),
         };
@@ -207,8 +232,10 @@ impl Hub {
     /// Returns the error that the hub's error code means.
     fn explained(&self, code: &str, at: &Url) -> Option<Failure> {
         let parts: Vec<_> = at.path().split('/').collect();
-        let dataset = parts.iter().position(|step| *step == "datasets")?;
-        let page = parts.get(dataset..dataset + 3)?.join("/");
+        let is_kind = |step: &&str| matches!(*step, "datasets" | "buckets");
+        let kind = parts.iter().position(is_kind)?;
+        let what = parts[kind].trim_end_matches('s');
+        let page = parts.get(kind..kind + 3)?.join("/");
         let page = self.endpoint.join(&page).ok()?;
         let token = match self.token {
             Some(_) => "the token (HF_TOKEN) gives no access",
@@ -217,12 +244,12 @@ impl Hub {
         let (kind, what) = match code {
             "GatedRepo" => (
                 ErrorKind::PermissionDenied,
-                format!("the dataset is gated: ask for access at {page}; {token}"),
+                format!("the {what} is gated: ask for access at {page}; {token}"),
             ),
             // The hub gives one answer for both, to keep private ones secret.
             "RepoNotFound" => (
                 ErrorKind::NotFound,
-                format!("the dataset does not exist, or is private and {token}; see {page}"),
+                format!("the {what} does not exist, or is private and {token}; see {page}"),
             ),
             "RevisionNotFound" => (
                 ErrorKind::NotFound,
@@ -237,6 +264,13 @@ impl Hub {
     fn token_for(&self, url: &Url) -> Option<&HeaderValue> {
         let trusted = url.origin() == self.endpoint.origin();
         self.token.as_ref().filter(|_| trusted)
+    }
+
+    /// The hub's URL of a file.
+    fn name(&self, file: &HubFile) -> Result<Url, Failure> {
+        let commit = std::iter::once(&*file.commit);
+        let names: Vec<_> = commit.chain(file.path.split('/')).collect();
+        self.url(&[&file.place, "resolve"], &names)
     }
 
     /// Returns a URL of the hub: folders unchanged, names with all but letters encoded.
@@ -256,6 +290,16 @@ impl Hub {
     fn lock(&self) -> MutexGuard<'_, HashMap<Url, Resolved>> {
         self.resolved.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The version of a file. Listings of buckets have the hash of Xet alone.
+fn version(headers: &HeaderMap, file: &HubFile) -> Option<String> {
+    let names: &[&str] = match &*file.commit {
+        "" => &["x-xet-hash", "x-linked-etag", "etag"],
+        _ => &["x-linked-etag", "etag"],
+    };
+    let found = names.iter().find_map(|name| text(headers, *name));
+    found.map(Meta::version_of)
 }
 
 fn unexpected(what: &str) -> Failure {

@@ -128,6 +128,11 @@ pub(crate) fn current() -> Option<Arc<Pulse>> {
     PULSE.try_with(Arc::clone).ok()
 }
 
+/// Counts a request.
+pub(crate) fn asked() {
+    let _ = PULSE.try_with(|pulse| add(&pulse.counters.requests, 1));
+}
+
 /// Records that `bytes` more of an answer arrived, `come` in all.
 pub(crate) fn arrived(bytes: u64, come: u64) {
     // Only tests read outside of a watch.
