@@ -5,9 +5,10 @@ import re
 import pytest
 
 import pagefeed as pf
-from pagefeed.core.ranks import LAUNCHERS, resolve_rank
+from pagefeed.core.ranks import resolve_rank
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.launch import Ranks
+from pagefeed.launch.launchers import LAUNCHERS
 
 PAIRS = [(name, pair) for name, pairs in LAUNCHERS.items() for pair in pairs]
 

@@ -14,14 +14,12 @@ from pagefeed.caches.arrays import (
     remove_arrays,
     stored_arrays,
 )
+from pagefeed.caches.counted_index import CountedIndex
 from pagefeed.caches.derived import (
     derived_arrays,
     derived_key,
 )
-from pagefeed.caches.indexes import (
-    cached_index,
-    kept_index,
-)
+from pagefeed.caches.indexes import cached_index, kept_index, part_of
 from pagefeed.caches.lease import (
     check_owned,
     is_taken,
@@ -40,6 +38,7 @@ __all__ = [
     "ArrayFolder",
     "ArrayWriter",
     "CheckedArray",
+    "CountedIndex",
     "NumbersOfRows",
     "WholeWriter",
     "cached_index",
@@ -52,6 +51,7 @@ __all__ = [
     "keeps_arrays",
     "kept_index",
     "open_lock",
+    "part_of",
     "remove_arrays",
     "stored_arrays",
     "stored_counts",

@@ -11,7 +11,7 @@ from pagefeed import _core
 from pagefeed.caches.arrays import warn_of_folder
 from pagefeed.caches.lease import UnusableError, check_owned, made_once
 from pagefeed.core._base import logger
-from pagefeed.core.dataset import IndexRecipe, Recipe, part_of
+from pagefeed.core.dataset import IndexRecipe, Recipe
 from pagefeed.core.storage import Storage, names_in
 from pagefeed.errors import (
     CorruptFileError,
@@ -118,6 +118,19 @@ def _saved(core: _core.Index, file: Path, storage: Storage) -> _core.Index:
     except (CorruptFileError, OSError) as problem:
         warn_of_folder(str(file.parent), problem)
         return core
+
+
+def part_of(recipe: Recipe, core: _core.Index) -> _core.Index:
+    """Return the index of some of the files of an index."""
+    number_of = {file: position for position, file in enumerate(core.files)}
+    missing = next((file for file in recipe.files if file not in number_of), None)
+    if missing is not None:
+        raise MissingFileError(
+            f"{missing} is not in the index of {core.column!r}: write that again with "
+            "`pagefeed index --output`"
+        ).at(file=missing, column=core.column)
+    ranges = [(0, n, n + 1) for n in map(number_of.__getitem__, recipe.files)]
+    return _core.Index.concat([core], ranges, storage=recipe.storage.handle)
 
 
 def _part_of_cached(recipe: Recipe, file: Path) -> _core.Index | None:

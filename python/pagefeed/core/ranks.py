@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 
 from pagefeed.core._base import (
     check_positive,
@@ -13,20 +12,8 @@ from pagefeed.core._base import (
     parse_bytes,
     warn_user,
 )
-from pagefeed.core.wiring import container_limits
+from pagefeed.core.wiring import container_limits, rank_of_process
 from pagefeed.errors import InvalidArgumentError, PagefeedWarning
-
-LAUNCHERS = {
-    "from_slurm": [("SLURM_PROCID", "SLURM_NTASKS")],
-    "from_mpi": [
-        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-        ("PMI_RANK", "PMI_SIZE"),
-    ],
-}
-"""Variables of launchers with rank and world size, by functions of ``launch``.
-
-A program must ask for them: some hold for tasks that are not data-parallel ranks.
-"""
 
 
 def resolve_rank(rank: int | None, world_size: int | None) -> tuple[int, int]:
@@ -47,7 +34,7 @@ def resolve_rank(rank: int | None, world_size: int | None) -> tuple[int, int]:
             f"rank={rank} and world_size={world_size}: give both or neither"
         )
     if rank is None or world_size is None:
-        rank, world_size = _from_torch() or _from_environment()
+        rank, world_size = rank_of_process()
     rank, world_size = check_whole(rank, "rank"), check_whole(world_size, "world_size")
     if world_size < 1 or not 0 <= rank < world_size:
         raise InvalidArgumentError(
@@ -101,57 +88,3 @@ def _local_ranks() -> int:
     """Return the number of ranks of this node, as torchrun and others say it."""
     local = os.environ.get("LOCAL_WORLD_SIZE", "")
     return max(1, int(local)) if local.isdecimal() else 1
-
-
-def _from_torch() -> tuple[int, int] | None:
-    # Never imported for this: without torch loaded there is no process group.
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is None or not distributed.is_available():
-        return None
-    if not distributed.is_initialized():
-        return None
-    return distributed.get_rank(), distributed.get_world_size()
-
-
-def _from_environment() -> tuple[int, int]:
-    given = rank_of_environment("RANK", "WORLD_SIZE")
-    if given is not None:
-        return given
-    for function, pairs in LAUNCHERS.items():
-        for _, name in pairs:
-            size = os.environ.get(name, "")
-            if size.isdecimal() and int(size) > 1:
-                raise InvalidArgumentError(
-                    f"{name}={size} says that this is one of {size} processes, and "
-                    "nothing says which batches are its own: write",
-                    f"    rank, world_size = pf.launch.{function}()",
-                    "    pf.Loader(..., rank=rank, world_size=world_size)",
-                    "or pf.Loader(..., rank=0, world_size=1), for one process on "
-                    "purpose",
-                )
-    return 0, 1
-
-
-def rank_of_environment(rank_name: str, size_name: str) -> tuple[int, int] | None:
-    """Return a rank and a world size from variables; None if neither is set.
-
-    Raises:
-        InvalidArgumentError: If only one is set, or one is not a whole number.
-    """
-    rank, size = os.environ.get(rank_name), os.environ.get(size_name)
-    if not rank and not size:
-        return None
-    if not rank or not size:
-        here, gone = (rank_name, size_name) if rank else (size_name, rank_name)
-        raise InvalidArgumentError(
-            f"the environment has {here}={rank or size} and no {gone}: a process "
-            f"needs both to know its batches; set {gone}, unset {here}, or give rank= "
-            "and world_size="
-        )
-    try:
-        return int(rank), int(size)
-    except ValueError:
-        raise InvalidArgumentError(
-            f"the environment has {rank_name}={rank!r} and {size_name}={size!r}: both "
-            "must be whole numbers"
-        ) from None

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed.caches import ArrayWriter, derived_arrays, derived_key
+from pagefeed.caches import ArrayWriter, CountedIndex, derived_arrays, derived_key
 from pagefeed.core._base import Facts, Int64Array, Work, lazy, logger
-from pagefeed.core.dataset import CountedIndex, OwnTokens, PageIndex
+from pagefeed.core.dataset import OwnTokens, PageIndex
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.infilling.infill import Infill, infilling_of
 

@@ -21,7 +21,7 @@ from pagefeed.launch.frameworks import (
     from_mesh,
     warn_of_accelerator,
 )
-from pagefeed.launch.launchers import from_mpi, from_slurm
+from pagefeed.launch.launchers import from_mpi, from_slurm, rank_of_process
 
 __all__ = [
     "Gather",
@@ -38,5 +38,6 @@ __all__ = [
     "from_slurm",
     "gather_from",
     "members",
+    "rank_of_process",
     "warn_of_accelerator",
 ]

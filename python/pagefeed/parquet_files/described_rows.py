@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 from pagefeed import _core
+from pagefeed.caches import part_of
 from pagefeed.core._base import Facts, is_made, warn_user
 from pagefeed.core.dataset import (
     FolderColumn,
@@ -15,7 +16,6 @@ from pagefeed.core.dataset import (
     ParquetRows,
     cache_folder,
     folder_columns,
-    part_of,
 )
 from pagefeed.errors import (
     ColumnNotFoundError,

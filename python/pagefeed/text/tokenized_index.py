@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from pagefeed import _core
+from pagefeed.caches import CountedIndex
 from pagefeed.core._base import Facts, Int64Array, lazy
-from pagefeed.core.dataset import CountedIndex
 from pagefeed.text.counts import TextColumn, TokenCounts, token_counts
 from pagefeed.tokenizer import Tokenizer
 

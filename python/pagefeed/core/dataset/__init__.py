@@ -6,7 +6,6 @@ spans are the rows that sequences are cut from. Other layers use only :class:`Da
 the dataset of Parquet files.
 """
 
-from pagefeed.core.dataset.counted_index import CountedIndex
 from pagefeed.core.dataset.dataset import (
     ChangeRow,
     Dataset,
@@ -36,13 +35,13 @@ from pagefeed.core.dataset.index_recipe import (
     check_page_index,
     default_threads,
     footer_of,
-    part_of,
 )
 from pagefeed.core.dataset.page_index import (
     BlockKind,
     OwnTokens,
     Page,
     PageIndex,
+    Pieces,
     RowNumbers,
 )
 from pagefeed.core.dataset.parquet_rows import ParquetRows
@@ -62,7 +61,6 @@ from pagefeed.core.dataset.spans import (
 __all__ = [
     "BlockKind",
     "ChangeRow",
-    "CountedIndex",
     "Dataset",
     "Erased",
     "FolderColumn",
@@ -72,6 +70,7 @@ __all__ = [
     "PageIndex",
     "PageIndexUse",
     "ParquetRows",
+    "Pieces",
     "Recipe",
     "Row",
     "RowNumbers",
@@ -91,7 +90,6 @@ __all__ = [
     "identity_of_data",
     "known_vocab_size",
     "lengths_of_rows",
-    "part_of",
     "refuse_null_tokens",
     "refuse_nulls",
     "refuse_texts",

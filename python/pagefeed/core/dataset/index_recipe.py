@@ -31,7 +31,6 @@ from pagefeed.errors import (
     CorruptFileError,
     IndexWarning,
     InvalidArgumentError,
-    MissingFileError,
     UnsupportedError,
 )
 
@@ -183,19 +182,6 @@ class IndexRecipe(Recipe):
     def file_identity(self, storage: Storage, file: int) -> bytes:
         """Return the footer of a file."""
         return footer_of(storage, self.files[file])
-
-
-def part_of(recipe: Recipe, core: _core.Index) -> _core.Index:
-    """Return the index of some of the files of an index."""
-    number_of = {file: position for position, file in enumerate(core.files)}
-    missing = next((file for file in recipe.files if file not in number_of), None)
-    if missing is not None:
-        raise MissingFileError(
-            f"{missing} is not in the index of {core.column!r}: write that again with "
-            "`pagefeed index --output`"
-        ).at(file=missing, column=core.column)
-    ranges = [(0, n, n + 1) for n in map(number_of.__getitem__, recipe.files)]
-    return _core.Index.concat([core], ranges, storage=recipe.storage.handle)
 
 
 def footer_of(storage: Storage, file: str) -> bytes:

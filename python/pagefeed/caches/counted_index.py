@@ -7,9 +7,7 @@ import numpy.typing as npt
 
 from pagefeed import _core
 from pagefeed.core._base import Int64Array, lazy
-from pagefeed.core.dataset.index_recipe import Recipe
-from pagefeed.core.dataset.page_index import PageIndex, Pieces
-from pagefeed.core.dataset.spans import cut_at
+from pagefeed.core.dataset import PageIndex, Pieces, Recipe, cut_at
 
 
 class CountedIndex(PageIndex):
