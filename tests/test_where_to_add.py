@@ -1,12 +1,17 @@
 """The tree, and the table of where to add things, name what is there."""
 
+import ast
 import inspect
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
+from pagefeed.core._base import FIELDS
 from pagefeed.core.order import KINDS, Shuffle
+from pagefeed.flat import FLAT_FORMATS
+from pagefeed.selection.predicate import _MATCHES
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "python" / "pagefeed"
@@ -32,6 +37,13 @@ def places_of(row: str) -> dict[str, Path]:
         assert places, f"{span} is not there"
         found[span] = places[0]
     return found
+
+
+def without_docstrings(tree: ast.Module) -> ast.Module:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            node.value = ast.Constant(None)
+    return tree
 
 
 def sources_of(place: Path) -> list[Path]:
@@ -87,3 +99,49 @@ def test_tables_for_users_have_each_kind_of_shuffle(kind):
     rows = (inspect.getdoc(Shuffle) or "").splitlines()
     found = [row.endswith(KINDS[kind].words) for row in rows if row.startswith(name)]
     assert found == [True]
+
+
+ADAPTERS = [
+    path
+    for path in sorted((PACKAGE / "integrations").glob("*.py"))
+    if "warn_of_newer(" in path.read_text() and path.stem != "versions"
+]
+LISTS: dict[str, tuple[Iterable[str], list[str]]] = {
+    "fields of batches": (FIELDS, ["docs/explanation/sequences.md"]),
+    "formats of token files": (FLAT_FORMATS, ["tests/made/flat_files.py"]),
+    "functions of predicates": (
+        _MATCHES,
+        ["docs/explanation/filtering.md", "tests/property/test_predicate_values.py"],
+    ),
+}
+"""What the tables of the package list, and files that name all of it."""
+
+
+@pytest.mark.parametrize("kind", LISTS)
+def test_what_is_added_is_named_where_its_row_says(kind):
+    names, files = LISTS[kind]
+    for file in files:
+        words = {*re.findall(r"\w+", (ROOT / file).read_text())}
+        missing = [name for name in names if name not in words]
+        assert not missing, f"{file} does not name {missing}"
+
+
+@pytest.mark.parametrize("path", ADAPTERS, ids=lambda path: path.stem)
+def test_an_adapter_has_a_lock_a_loop_and_a_page(path):
+    trainers = ROOT / "tests" / "trainers"
+    assert (trainers / "locks" / f"{path.stem}.txt").exists()
+    loops = (trainers / "jobs" / "adapters.py").read_text()
+    loops += "".join(test.name for test in trainers.glob("test_*.py"))
+    assert path.stem in loops
+    page = (ROOT / "docs" / "explanation" / "trainers.md").read_text()
+    assert f"integrations.{path.stem}" in page or path.stem in page.lower()
+
+
+def test_a_framework_needs_no_other_file():
+    """What all adapters share names no framework that an adapter can name itself."""
+    names = {path.stem for path in ADAPTERS} - {"accelerate", "transformers", "ray"}
+    for shared in ("checks", "delivery", "evaluation", "learning"):
+        text = (PACKAGE / "integrations" / f"{shared}.py").read_text()
+        code = ast.unparse(without_docstrings(ast.parse(text))).lower()
+        found = {name for name in names if re.search(rf"\b{name}\b", code)}
+        assert found <= {"megatron"}, shared  # An error names it as the way out.

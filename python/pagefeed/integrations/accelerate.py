@@ -129,7 +129,8 @@ class PreparedLoader(_Mixin, Skippable):
     def __init__(self, accelerator: Any, loader: AnyLoader, **settings: Any) -> None:
         check_has(accelerator, *ACCELERATOR)
         ranks = expected_ranks(accelerator)
-        Skippable.__init__(self, loader, WHO, ranks=ranks, **settings)
+        cutting = "it cuts them itself, by ParallelismConfig(cp_size=...)"
+        Skippable.__init__(self, loader, WHO, ranks=ranks, cutting=cutting, **settings)
         self._accelerator = accelerator
         self.gradient_state = accelerate.state.GradientState()
         self.reset()

@@ -225,28 +225,19 @@ def check_rows(loader: AnyLoader, rows: int | None, setting: str) -> None:
     )
 
 
-CUTTING = {
-    "the Trainer": "Accelerate cuts them itself, by ParallelismConfig(cp_size=...)",
-    "Accelerate": "it cuts them itself, by ParallelismConfig(cp_size=...)",
-    "torchtitan": "it cuts them itself",
-    "OLMo-core": "it cuts them itself",
-    "DeepSpeed": "its UlyssesSPDataLoaderAdapter cuts them",
-    "JAX": "a sharding of [rows, length] cuts them",
-}
-"""Each framework's way to cut sequences for context parallelism."""
-
-
-def check_no_context_parallel(loader: AnyLoader, who: str) -> None:
+def check_no_context_parallel(loader: AnyLoader, who: str, way: str) -> None:
     """Raise if the loader cuts sequences for context parallelism.
+
+    Args:
+        loader: The loader.
+        who: Name of the framework.
+        way: The framework's own way to cut them, for the message.
 
     Raises:
         InvalidArgumentError: Naming the framework's own way.
     """
     if not isinstance(loader, Loader) or loader.context_parallel is None:
         return
-    way = CUTTING.get(
-        who, "it knows of no parts; a loop of your own, or Megatron, does"
-    )
     raise InvalidArgumentError(
         f"{who} takes whole sequences, and {loader.context_parallel!r} cuts them ({way}"
         "): leave context_parallel out of the Loader, with the data-parallel rank that "

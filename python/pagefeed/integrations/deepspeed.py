@@ -49,7 +49,8 @@ class EngineData(ResumableDelivery):
     """Adds up the losses of datasets, if the loader has ``dataset_ids``."""
 
     def __init__(self, engine: Any, loader: AnyLoader, **settings: Any) -> None:
-        super().__init__(loader, WHO, **settings)
+        cutting = "its UlyssesSPDataLoaderAdapter cuts them"
+        super().__init__(loader, WHO, cutting=cutting, **settings)
         self._engine = engine
 
     def save_checkpoint(

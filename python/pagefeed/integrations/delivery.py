@@ -51,6 +51,10 @@ Kind = Literal["loop", "run", "again"]
 """Kind of iteration; see :class:`Delivery`."""
 
 
+NO_PARTS = "it knows of no parts; a loop of your own, or Megatron, does"
+"""Way of a framework that does not cut sequences for context parallelism."""
+
+
 class Leaf:
     """The state of a loader as one string under one name.
 
@@ -119,7 +123,8 @@ class Delivery:
         start: Where a run begins: ``"here"`` is where the last one was left.
         gather: Gathers over all ranks; None for torch's process group.
         grown: Argument of ``Loader.load_state_dict``, for the states of checkpoints.
-        takes_parts: The framework takes sequences cut for context parallelism.
+        cutting: The framework's way to cut sequences for context parallelism, for an
+            error; None if it takes those that the loader cuts.
 
     Raises:
         InvalidArgumentError: If the loader does not fit.
@@ -138,12 +143,12 @@ class Delivery:
         start: Start = "epoch",
         gather: Any = None,
         grown: Grown | None = None,
-        takes_parts: bool = False,
+        cutting: str | None = NO_PARTS,
     ) -> None:
         # Not fields of a dataclass: Lightning copies those deeply, with all they hold.
         check_format(loader, format, who)
-        if not takes_parts:
-            check_no_context_parallel(loader, who)
+        if cutting is not None:
+            check_no_context_parallel(loader, who, cutting)
         if ranks is not None:
             check_ranks_of(loader, ranks, who)
         check_epochs(loader, who)

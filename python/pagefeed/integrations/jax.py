@@ -97,6 +97,7 @@ def global_batches(
     batches = Delivery(
         loader,
         "JAX",
+        cutting="a sharding of [rows, length] cuts them",
         ranks=from_jax(sharding, rows=rows),
         convert=convert,
         format="numpy",

@@ -80,7 +80,7 @@ class MicroBatches(Iterator[Any]):
         check_fields(loader, NEEDED, WHO)
         ranks = from_megatron()
         batches = ResumableDelivery(
-            loader, WHO, ranks=ranks, endless=True, takes_parts=True
+            loader, WHO, ranks=ranks, endless=True, cutting=None
         )
         if not loader.fields.shifted:
             raise InvalidArgumentError(

@@ -68,6 +68,7 @@ class PagefeedDataLoader(_Base):
         self._batches = ResumableDelivery(
             loader,
             WHO,
+            cutting="it cuts them itself",
             convert=olmo,
             kind="run",
             endless=True,

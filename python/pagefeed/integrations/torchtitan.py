@@ -104,6 +104,7 @@ class PagefeedDataLoader(BaseDataLoader):  # type: ignore[misc, unused-ignore]
         self._batches = batches = ResumableDelivery(
             loader,
             WHO,
+            cutting="it cuts them itself",
             ranks=ranks,
             endless=True,
             start=config.start,

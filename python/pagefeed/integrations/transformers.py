@@ -319,6 +319,7 @@ def attach(
     steps = _Repeated(
         loader,
         WHO,
+        cutting="Accelerate cuts them itself, by ParallelismConfig(cp_size=...)",
         ranks=expected_ranks(trainer.accelerator),
         kind="run",
         endless=True,
