@@ -152,7 +152,6 @@ def _text_subjects() -> dict[str, Subject]:
     made: dict[str, tuple[bytes, dict[str, Any]]] = {
         "a.jsonl": (lines, named),
         "a.csv": (csv, named),
-        "a.txt": (lines, {"format": "lines"}),
     }
     found = {
         name[2:]: _texts(name, data, TEXT, how) for name, (data, how) in made.items()

@@ -1,14 +1,14 @@
 r"""Tokenize texts of any input into Parquet files, once and for all.
 
-Reads lines of JSON, CSV, Parquet, Arrow and Feather, folders of save_to_disk
-and plain text, and .gz and .zst files of most of these.
+Reads lines of JSON, CSV, Parquet, Arrow and Feather, folders of save_to_disk,
+and .gz and .zst files of most of these.
 Start a killed job again to continue it.
 
 For example:
   pagefeed tokenize web/ --tokenizer tokenizer.json --output web-tokens --keep url
   pagefeed tokenize chats.jsonl.zst --messages messages --tokenizer tokenizer.json \
       --output chat-tokens --on-error skip
-  pagefeed tokenize books/ --format text --tokenizer cl100k_base.tiktoken \
+  pagefeed tokenize books.jsonl --tokenizer cl100k_base.tiktoken \
       --output book-tokens --shard-size 1GiB
   pagefeed tokenize s3://bucket/web/ --tokenizer tokenizer.json --output web-tokens \
       --engine ray

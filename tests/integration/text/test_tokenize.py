@@ -209,19 +209,7 @@ def test_wide_vocabularies_are_wide(tmp_path):
         pf.tokenize(tmp_path / "a.jsonl", tmp_path / "other", tokenizer=lying)
 
 
-def test_plain_text_must_be_told(tmp_path, tok):
-    (tmp_path / "a.txt").write_bytes(b"one\r\ntwo\n\nthree")
-    with pytest.raises(pf.errors.InvalidArgumentError, match="format='lines'"):
-        pf.tokenize(tmp_path, tmp_path / "no", tokenizer=tok)
-    lines = pf.tokenize(tmp_path, tmp_path / "l", tokenizer=tok, format="lines")
-    rows = pq.read_table(lines.files[0])["input_ids"].to_pylist()
-    assert [tok.decode(row) for row in rows] == ["one", "two", "", "three"]
-    text = pf.tokenize(tmp_path / "a.txt", tmp_path / "t", tokenizer=tok, format="text")
-    [row] = pq.read_table(text.files[0])["input_ids"].to_pylist()
-    assert tok.decode(row) == "one\r\ntwo\n\nthree"
-
-
-@pytest.mark.parametrize("name", ["a.tar", "shard.00000.mds"])
+@pytest.mark.parametrize("name", ["a.txt", "a.tar", "shard.00000.mds"])
 def test_archives_are_refused_by_what_to_do(name, tmp_path, tok):
     (tmp_path / name).write_bytes(b"")
     with pytest.raises(pf.errors.InvalidArgumentError, match="write their samples to"):

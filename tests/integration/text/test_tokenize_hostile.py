@@ -108,13 +108,11 @@ def test_a_record_of_any_length_takes_no_memory(make, tmp_path, tok):
     assert [tok.decode(row) for row in rows.to_pylist()] == TEXTS
 
 
-@pytest.mark.parametrize("suffix", ["txt", "csv", "parquet", "arrow"])
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "arrow"])
 def test_the_limit_holds_for_every_format(suffix, tmp_path, tok):
     rows = [TEXTS[0], "x" * 5000, TEXTS[1]]
     path, table = tmp_path / f"a.{suffix}", pa.table({"text": rows})
-    if suffix == "txt":
-        path.write_text("\n".join(rows))
-    elif suffix == "csv":
+    if suffix == "csv":
         path.write_text('text,n\n"' + '",1\n"'.join(rows) + '",1\n')
     elif suffix == "parquet":
         pq.write_table(table, path)
@@ -128,7 +126,6 @@ def test_the_limit_holds_for_every_format(suffix, tmp_path, tok):
         max_record=4000,
         max_rejected=1,
         on_error="skip",
-        format="lines" if suffix == "txt" else None,
     )
     # A row of CSV that is too long is no row, and where the next begins is not known.
     assert texts(done, tok) == TEXTS if suffix != "csv" else TEXTS[:1]

@@ -1,4 +1,4 @@
-"""Texts of any input, record by record: JSON lines, plain text, tables.
+"""Texts of any input, record by record: JSON lines and tables.
 
 A file is divided into ranges (:class:`FileRange`). The ``Reader`` of the format reads a
 range in batches (:class:`Batch`), the same ones each time. A record that cannot be

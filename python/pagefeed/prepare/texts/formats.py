@@ -16,7 +16,6 @@ from pagefeed.errors import (
     UnsupportedError,
 )
 from pagefeed.prepare.texts.json_lines import JsonLines
-from pagefeed.prepare.texts.lines import PlainText, TextLines
 from pagefeed.prepare.texts.parquet_files import ParquetReader
 from pagefeed.prepare.texts.records import (
     Batch,
@@ -31,16 +30,23 @@ from pagefeed.prepare.texts.streams import Reader
 from pagefeed.prepare.texts.tables import ArrowFile, Csv, without_leftovers
 from pagefeed.remote import OutputFolder, StorageOptions, options_of
 
-Format = Literal["jsonl", "csv", "parquet", "arrow", "text", "lines"]
+Format = Literal["jsonl", "csv", "parquet", "arrow"]
 _READERS: Mapping[str, Reader] = {
     "jsonl": JsonLines(),
     "csv": Csv(),
     "parquet": ParquetReader(),
     "arrow": ArrowFile(),
-    "text": PlainText(),
-    "lines": TextLines(),
 }
-_OTHERS = (".mds", ".mds.zstd", ".mds.gz", ".tar", ".tar.gz", ".tgz", ".tar.zst")
+_OTHERS = (
+    ".txt",
+    ".mds",
+    ".mds.zstd",
+    ".mds.gz",
+    ".tar",
+    ".tar.gz",
+    ".tgz",
+    ".tar.zst",
+)
 FORMATS = tuple(_READERS)
 """Names of the formats."""
 
@@ -90,15 +96,10 @@ def _format_of(file: str) -> str:
     fitting = [
         name for name, reader in _READERS.items() if file.endswith(reader.suffixes)
     ]
-    if "text" in fitting:
-        raise InvalidArgumentError(
-            f"{file} is plain text: say whether a document is a file, format='text', "
-            "or a line, format='lines'"
-        )
     if file.endswith(_OTHERS):
         raise InvalidArgumentError(
-            f"{file}: tar files and MDS shards are not read: write their samples to "
-            "Parquet or JSON lines, by the library that reads them"
+            f"{file}: plain text, tar files and MDS shards are not read: write their "
+            "samples to Parquet or JSON lines, by the library that reads them"
         )
     if not fitting:
         raise InvalidArgumentError(

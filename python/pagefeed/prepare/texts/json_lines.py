@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
+
+import numpy as np
 
 from pagefeed import _core
 from pagefeed.core.storage import Storage
 from pagefeed.prepare.texts.kept import Sample, batch_of
-from pagefeed.prepare.texts.lines import LineReader, num_ends
 from pagefeed.prepare.texts.records import (
     RECORD_BYTES,
     Batch,
+    FileRange,
+    Rejected,
     Wanted,
     arrow,
+    rejection,
+    too_long,
 )
-from pagefeed.prepare.texts.streams import line_blocks, opened, with_compressed
+from pagefeed.prepare.texts.streams import (
+    Reader,
+    codec_of,
+    line_blocks,
+    opened,
+    with_compressed,
+)
 
 SEEN_BYTES = 1 << 20
 """Bytes at the begin of a file that decide on the types of columns."""
@@ -28,13 +41,13 @@ MOST_BYTES = (1 << 31) - 1
 MOST_DIGITS = 640
 """Digits of a number, at most, independent of the interpreter's limit."""
 _BOM = b"\xef\xbb\xbf"
+_COUNTED_BYTES = 8 << 20
 
 
-class JsonLines(LineReader):
+class JsonLines(Reader):
     """A record a line."""
 
     suffixes = with_compressed(".jsonl", ".ndjson")
-    most_bytes = BLOCK_BYTES
 
     def types(self, storage: Storage, file: str) -> dict[str, Any] | None:
         """Return the types in the first lines; times are kept as text."""
@@ -58,6 +71,46 @@ class JsonLines(LineReader):
                 types[name] = pa.string()  # The values have several types.
         return types
 
+    def ranges(self, storage: Storage, file: str, most: int) -> Iterator[FileRange]:
+        """Divide a file at the ends of lines, unless it is compressed."""
+        if codec_of(file) is not None:
+            yield from super().ranges(storage, file, most)
+            return
+        size = storage.size(file)
+        count = max(1, -(-size // most))
+        borders = [size * index // count for index in range(count + 1)]
+        for begin, end in itertools.pairwise(borders):
+            if begin < end or count == 1:
+                yield FileRange(file, begin, end, end - begin)
+
+    def read(
+        self, storage: Storage, file_range: FileRange, wanted: Wanted
+    ) -> Iterator[Batch]:
+        """Yield the records of a range.
+
+        Lines of the ranges before are counted when a position is asked for.
+        """
+        size = min(BLOCK_BYTES, wanted.batch_bytes)
+        before = cache(lambda: _num_before(storage, file_range))
+        count = 0
+        with opened(storage, file_range.file) as stream:
+            for _, block in line_blocks(
+                stream, file_range.begin, file_range.end, size, wanted.record_bytes
+            ):
+
+                def first(counted: int = count) -> int:
+                    return 1 + before() + counted
+
+                if block is None:
+                    error = too_long(wanted.record_bytes)
+                    rejected = Rejected(file_range.file, f"line {first()}", error)
+                    yield rejection(rejected, wanted)
+                    count += 1
+                    continue
+                batch, num_lines = self.batch(block, first, file_range.file, wanted)
+                yield batch
+                count += num_lines
+
     def batch(
         self, block: bytes, first: Callable[[], int], file: str, wanted: Wanted
     ) -> tuple[Batch, int]:
@@ -65,7 +118,7 @@ class JsonLines(LineReader):
         data = block.removeprefix(_BOM)
         table = None if wanted.is_chat else _at_once(data, wanted)
         if table is None:
-            return _one_by_one(data, first, file, wanted), num_ends(data)
+            return _one_by_one(data, first, file, wanted), _num_ends(data)
         # Every line is a row.
         return Batch(table, lambda row: f"line {first() + row}"), len(table)
 
@@ -126,3 +179,17 @@ def _parse_record(line: bytes) -> tuple[dict[str, Any] | None, str]:
 def _whole(digits: str) -> int | str:
     """Parse a number; return text if it has more digits than Python may parse."""
     return int(digits) if len(digits) <= MOST_DIGITS else digits
+
+
+def _num_before(storage: Storage, file_range: FileRange) -> int:
+    """Return the number of lines before a range."""
+    if not file_range.begin:
+        return 0
+    # The line end at its begin, or the next one, is the last before its first line.
+    parts = storage.parts(file_range.file, 0, file_range.begin - 1, _COUNTED_BYTES)
+    return 1 + sum(map(_num_ends, parts))
+
+
+def _num_ends(block: bytes) -> int:
+    """Return the number of line ends, a few times as fast as ``bytes.count``."""
+    return int(np.count_nonzero(np.frombuffer(block, np.uint8) == ord("\n")))

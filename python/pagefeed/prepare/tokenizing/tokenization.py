@@ -84,8 +84,8 @@ def tokenize(
 
     Args:
         inputs: Files, folders, patterns and URLs: lines of JSON, CSV, Parquet, Arrow
-            and Feather, folders of Hugging Face's ``save_to_disk``, plain
-            text; ``.gz`` and ``.zst`` of most of these.
+            and Feather, folders of Hugging Face's ``save_to_disk``; ``.gz`` and
+            ``.zst`` of most of these.
         output: Folder of the files, empty or begun by the same job; or a URL of one in
             a bucket, such as ``s3://bucket/tokens``.
         tokenizer: Encodes the texts.
@@ -110,8 +110,7 @@ def tokenize(
             again with 64-bit numbers, or with strings that hold other values as JSON. A
             value that does not fit a given type becomes null and is reported. Neither
             case leaves out a text.
-        format: Format of the files; by default by their names. Plain text needs it:
-            with ``"text"`` a file is a document, with ``"lines"`` each line is one.
+        format: Format of the files; by default by their names.
         on_error: What to do with a record that cannot be read: ``"fail"``, or
             ``"skip"`` it. Skipped records are listed in ``_rejected/``, with file,
             position and reason.
