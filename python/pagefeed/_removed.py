@@ -9,6 +9,7 @@ from pagefeed.errors import InvalidArgumentError
 
 REMOVED = {
     "reports.order_statistics": "`benchmarks/order_statistics` of the repository",
+    "integrations.ray.PagefeedDatasource": "`map_batches` over a `SequenceView`",
     "TeacherWriter": "pyarrow, as docs/explanation/distillation.md shows",
     "mixing.ADO": "`examples/policies/ado.py` of the repository",
     "mixing.ExcessLoss": "`examples/policies/excess_loss.py` of the repository",

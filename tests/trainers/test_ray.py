@@ -6,7 +6,6 @@ import signal
 import tempfile
 from importlib import import_module
 from itertools import islice
-from threading import enumerate as enumerate_threads
 from typing import Any
 from unittest.mock import patch
 
@@ -244,41 +243,10 @@ def test_a_prepared_loader_would_be_saved_a_batch_too_far(folder):
         assert "fetches a batch ahead" in one["refused"]
 
 
-def test_ray_data_reads_every_sequence(folder, monkeypatch):
-    from pagefeed.integrations.ray import PagefeedDatasource
-
-    # Ray Data starts a thread that asks for usage every 10 seconds, for as long as the
-    # process lives. Where it asks just after ray.shutdown(), Ray ends the process.
-    poller = import_module("ray.data._internal.usage.poller").ClusterMetricsPoller
-    monkeypatch.setattr(poller, "_start_thread_if_not_running", lambda _: None)
-
-    data = pf.parquet(folder / "data", column="input_ids")
-    source = PagefeedDatasource(data, pf.Windows(LENGTH))
-    assert source.estimate_inmemory_data_size() == len(EPOCH) * LENGTH * 8
-    tasks = source.get_read_tasks(5)
-    assert sum(task.metadata.num_rows for task in tasks) == len(EPOCH)
-    assert len(source.get_read_tasks(1000)) == len(EPOCH)
-    dataset = ray.data.read_datasource(source)
-    rows = [row["input_ids"] for row in dataset.take_all()]
-    assert sorted(int(row[0]) for row in rows) == EPOCH
-    assert all(list(row) == list(range(row[0], row[0] + LENGTH)) for row in rows)
-    limited = dataset.limit(7).take_all()
-    assert len(limited) == 7
-    assert "data-usage-metrics-poller" not in {
-        each.name for each in enumerate_threads()
-    }
-
-
 def test_wrong_arguments_are_refused(folder):
-    data, windows = pf.parquet(folder / "data", column="input_ids"), pf.Windows(LENGTH)
     calls: Any = import_module("pagefeed.integrations.ray")
     wrong = {
         "save was given": lambda: calls.save("tokens/", folder),
         "restore was given": lambda: calls.restore([]),
-        "is not a dataset": lambda: calls.PagefeedDatasource("tokens/", windows),
-        "sequences=": lambda: calls.PagefeedDatasource(data, LENGTH),
-        "parallelism=0": lambda: calls.PagefeedDatasource(data, windows).get_read_tasks(
-            0
-        ),
     }
     refuses_all(wrong)
