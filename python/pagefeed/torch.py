@@ -75,7 +75,7 @@ class _Notice:
     def __init__(self) -> None:
         self._pieces = [
             _shared(PIECE_BYTES, torch.uint8)
-            for _ in range(0, MAX_STATE_BYTES, PIECE_BYTES)
+            for _ in range(0, 2 * MAX_STATE_BYTES, PIECE_BYTES)
         ]
         self._serial, self._used_by_workers, self._over, self._begun = (
             _shared(1, torch.int64) for _ in range(4)
@@ -126,7 +126,7 @@ class _Notice:
 
     def _write(self, state: LoaderState, serial: int) -> None:
         plain = {n: value for n, value in state.to_dict().items() if n != "ended"}
-        text = json.dumps(plain).encode().ljust(MAX_STATE_BYTES)
+        text = json.dumps(plain).encode().ljust(2 * MAX_STATE_BYTES)
         for index, piece in enumerate(self._pieces):
             content = bytearray(text[index * PIECE_BYTES : (index + 1) * PIECE_BYTES])
             piece.copy_(torch.frombuffer(content, dtype=torch.uint8))

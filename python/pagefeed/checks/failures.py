@@ -15,6 +15,8 @@ from pagefeed.core.run import MOST_RANGES, Cursor, Ranges, Step, merge_ranges
 from pagefeed.core.sequences import SequenceIndex
 from pagefeed.errors import DataError, InvalidArgumentError, PagefeedError
 
+MOST_SHOWN = 32
+"""Ranges of steps that a note tells."""
 MOST_SEQUENCES = 1 << 18
 """Sequences searched at most; no run skips the steps of more."""
 
@@ -28,16 +30,22 @@ def explain(error: Exception, now: Cursor, step: Step) -> None:
         step: The step that raised it.
     """
     ranges: Ranges = ((step, step + 1),)
+    needed = 1
     if isinstance(error, DataError):
         with suppress(PagefeedError):  # The error itself matters more.
             _name_row(error, now, step)
         with suppress(PagefeedError):
-            ranges = _unreadable_steps(error, now, step)
+            ranges, needed = _unreadable_steps(error, now, step)
     call = f"loader.skip([{step}])"
     if isinstance(error, PagefeedError):
         error.steps = tuple(chain.from_iterable(starmap(range, ranges)))
         if len(error.steps) > 1:
             call = f"loader.skip(error.steps), which are {_shown(ranges)}"
+        if len(error.steps) > needed:
+            call += (
+                f" ({len(error.steps):,} steps, though {needed:,} would do: a state "
+                f"does not hold as many ranges)"
+            )
     error.add_note(
         f"At step {step}. It was not taken: the iterator tries it again, or passes "
         f"over it after {call}, on every rank."
@@ -54,11 +62,14 @@ def _name_row(error: DataError, now: Cursor, step: Step) -> None:
     error.args = f"{place}{origin.row} of the file: {error.args[0]}", *error.args[1:]
 
 
-def _unreadable_steps(error: DataError, now: Cursor, step: int) -> Ranges:
+def _unreadable_steps(error: DataError, now: Cursor, step: int) -> tuple[Ranges, int]:
     """Return the steps from this one on, on any rank, that need unreadable data.
 
     If a state cannot hold all ranges, the nearest ranges are joined. They then
     include readable steps too, and all can be skipped.
+
+    Returns:
+        Ranges of steps, and the number of steps that need the data.
     """
     route = now.route
     run = now.run
@@ -75,14 +86,16 @@ def _unreadable_steps(error: DataError, now: Cursor, step: int) -> Ranges:
             now.begin.skipping(route, chain.from_iterable(starmap(range, ranges)))
             break
         ranges = joined_ranges_of(numbers, len(ranges) * 3 // 4)
-    return ranges
+    return ranges, len(numbers)
 
 
 def _shown(ranges: Ranges) -> str:
-    return ", ".join(
+    shown = [
         str(begin) if end == begin + 1 else f"{begin}-{end - 1}"
-        for begin, end in ranges
-    )
+        for begin, end in ranges[:MOST_SHOWN]
+    ]
+    more = len(ranges) - MOST_SHOWN
+    return ", ".join(shown) + (f" and {more:,} more ranges" if more > 0 else "")
 
 
 def unreadable_sequences(

@@ -17,6 +17,7 @@ from pagefeed.reports.inspection import (
     Inspection,
     PageSizes,
     ShuffleCost,
+    file_sizes_of,
     inspect,
 )
 from pagefeed.reports.nodes import check_nodes, facts_of_node
@@ -69,6 +70,7 @@ __all__ = [
     "facts_of_inspection",
     "facts_of_node",
     "facts_of_plan",
+    "file_sizes_of",
     "forecast",
     "inspect",
     "load_tokenizer",

@@ -179,3 +179,30 @@ def test_inspect_reports_for_people(folder, capsys):
     parts = {n: pf.parquet(path, column="input_ids") for n, path in paths.items()}
     assert main(["inspect", name_run(pf.mix(parts)), "--json"]) == 0
     assert set(json.loads(capsys.readouterr().out)) == {"a", "b", "damage"}
+
+
+def test_small_files_are_told_with_the_verb_that_joins_them(tmp_path, capsys):
+    rows = pa.array([[n] * 40 for n in range(30)], pa.list_(pa.int32()))
+    for number in range(20):
+        pq.write_table(pa.table({"input_ids": rows}), tmp_path / f"{number}.parquet")
+    data = pf.parquet(tmp_path, column="input_ids")
+    told = [each for each in pf.inspect(data).advice if "20 files of" in each]
+    assert len(told) == 1
+    assert "30 rows a page" in told[0]
+    assert "--shard-size 512MiB` makes 1 of them" in told[0]
+    run = [str(tmp_path), "--column", "input_ids", "--length", "64"]
+    main(["plan", *run])
+    assert "files: 20 files of" in capsys.readouterr().out
+    loader = pf.Loader(data, sequences=pf.Windows(64), batch_size=2)
+    [check] = [c for c in pf.smoke(loader, steps=2).checks if c.name == "files"]
+    assert (check.ok, check.result) == (None, told[0])
+    # Few files are no burden, whatever their sizes.
+    few = pf.parquet(tmp_path / "1*.parquet", column="input_ids")
+    assert not [each for each in pf.inspect(few).advice if "files of" in each]
+    # What it says works, and keeps the tokens.
+    output = tmp_path / "joined"
+    verb = ["convert", str(tmp_path), "--column", "input_ids", "--to", "parquet"]
+    assert main([*verb, "--output", str(output), "--shard-size", "512MiB"]) == 0
+    joined = pf.parquet(output, column="input_ids")
+    assert len(joined.files) == 1
+    assert joined.index.num_values == data.index.num_values

@@ -103,15 +103,51 @@ def test_steps_of_an_error_are_exact_on_small_data(tmp_path, sequences, as_mixtu
     assert list(named[0]) == needed
 
 
-def test_steps_of_an_error_are_joined_to_what_a_state_holds(tmp_path):
-    loader = numbered_loader(of_eight_pages(tmp_path, 80_000))
+def test_an_error_names_the_steps_that_need_its_page_alone(tmp_path):
+    broken = of_eight_pages(tmp_path, 80_000)
+    with pytest.raises(CorruptFileError) as found:
+        list(numbered_loader(broken))
+    loader, needed = numbered_loader(broken), list[int]()
+    batches = iter(loader)
+    while True:
+        try:
+            next(batches)
+        except StopIteration:
+            break
+        except CorruptFileError as error:
+            needed.append(error.steps[0])
+            loader.skip(needed[-1:])
+    assert [*found.value.steps] == needed
+    assert 100 < num_runs_of(needed) < MOST_RANGES
+    [note] = found.value.__notes__
+    assert note.count(",") < 40
+    assert "more ranges" in note
+    skipping = numbered_loader(broken)
+    skipping.skip(found.value.steps)
+    state = json.loads(json.dumps(skipping.state_dict()))
+    assert len(json.dumps(state)) < 1024 + 8 * num_runs_of(needed)
+    again = numbered_loader(broken)
+    again.load_state_dict(state)
+    assert sum(1 for _ in again) == len(again) - len(needed)
+
+
+def test_steps_of_an_error_are_joined_to_what_a_state_holds(tmp_path, monkeypatch):
+    broken = of_eight_pages(tmp_path, 80_000)
+    with pytest.raises(CorruptFileError) as found:
+        list(numbered_loader(broken))
+    needed = found.value.steps
+    for module in ("pagefeed.checks.failures", "pagefeed.core.run.state_parts"):
+        monkeypatch.setattr(f"{module}.MOST_RANGES", 20)
+    loader = numbered_loader(broken)
     with pytest.raises(CorruptFileError) as found:
         list(loader)
-    loader.skip(found.value.steps)
-    assert 40 < num_runs_of(found.value.steps) <= MOST_RANGES
-    assert len(json.dumps(loader.state_dict())) < 1024
-    num_taken = sum(1 for _ in loader)
-    assert num_taken == len(loader) - len(found.value.steps) > 100
+    steps = found.value.steps
+    assert {*steps} > {*needed}
+    assert num_runs_of(steps) == 20  # The nearest ones are joined.
+    told = f"{len(steps)} steps, though {len(needed)} would do"
+    assert told in found.value.__notes__[0]
+    loader.skip(steps)
+    assert sum(1 for _ in loader) == len(loader) - len(steps) > 100
 
 
 def num_runs_of(steps):

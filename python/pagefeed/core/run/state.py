@@ -12,6 +12,7 @@ from pagefeed.core.dataset import what_changed
 from pagefeed.core.order import ORDER_VERSION
 from pagefeed.core.run.route import Ranges, Route, Step, StepIndex, merge_ranges
 from pagefeed.core.run.state_parts import (
+    MOST_RANGES,
     StatePart,
     check_same_run,
     packed_ranges,
@@ -192,8 +193,8 @@ class LoaderState:
         ahead = tuple(span for span in merged if span[1] > route.start)
         if not ranges_fit(ahead):
             raise InvalidArgumentError(
-                f"{len(ahead)} separate ranges of steps are to be skipped, more than a "
-                "state below 1 KB holds: join some of them"
+                f"{len(ahead):,} separate ranges of steps are to be skipped, more than "
+                f"a state holds, some {MOST_RANGES:,}: join some of them"
             )
         return replace(self, skipped=ahead, sizes=None)
 

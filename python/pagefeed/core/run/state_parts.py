@@ -1,6 +1,6 @@
 """Parts of a state: skipped steps and the data of rooms; checks of all states.
 
-Skipped positions are stored as one short list, so that a state stays below 1 KB.
+Skipped positions are stored as one list of small numbers: differences.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class StatePart:
 
 MAX_STATE_BYTES = 128 << 10
 """Bytes of the part in a state, enough for some 2,000 datasets; more are refused."""
-MOST_CHARACTERS = 400
-"""Characters of skipped ranges in a state at most: it stays below 1 KB."""
-MOST_RANGES = MOST_CHARACTERS // len(", 1, 1")
-"""Skipped ranges in a state, at most. Longer numbers leave room for fewer."""
+MOST_RANGES = 2_000
+"""Skipped ranges in a state, at most."""
+MOST_CHARACTERS = 16 * MOST_RANGES
+"""Characters of these at most: enough for lengths and gaps of six digits each."""
 
 
 def packed_ranges(ranges: Ranges) -> list[int]:
@@ -88,14 +88,15 @@ def unpacked_ranges(packed: Any) -> Ranges:
     if packed_ranges(ranges) != [*packed] or not ranges_fit(ranges):
         raise InvalidArgumentError(
             f"skipped={packed!r:.60} must be in the largest unit, and of at most "
-            f"{MOST_CHARACTERS} characters"
+            f"{MOST_RANGES} ranges"
         )
     return ranges
 
 
 def ranges_fit(ranges: Sequence[tuple[int, int]]) -> bool:
     """Return whether a state has room for these ranges."""
-    return len(json.dumps(packed_ranges(tuple(ranges)))) <= MOST_CHARACTERS
+    packed = packed_ranges(tuple(ranges))
+    return len(ranges) <= MOST_RANGES and len(json.dumps(packed)) <= MOST_CHARACTERS
 
 
 @contextmanager
