@@ -216,8 +216,9 @@ class Loader(AnyLoader):
         """Return the consumed position as plain JSON types.
 
         It is the same on every rank that has taken as many steps. It takes less than
-        1 KB, and some 8 bytes for each range of skipped steps. A mixture also records its datasets and changes of weights, see
-        docs/explanation/mixtures.md: 128 KiB at most.
+        1 KB, and some 8 bytes for each range of skipped steps. A mixture also records
+        its datasets and changes of weights, see docs/explanation/mixtures.md: 128 KiB
+        at most.
 
         Raises:
             InvalidArgumentError: If worker processes of a ``DataLoader`` iterate: this
