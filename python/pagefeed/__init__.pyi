@@ -21,7 +21,9 @@ from pagefeed.core.sequences import Windows as Windows
 from pagefeed.documents import Decode as Decode
 from pagefeed.documents import Documents as Documents
 from pagefeed.errors import PagefeedError as PagefeedError
+from pagefeed.flat import SpanIds as SpanIds
 from pagefeed.flat import StreamWriter as StreamWriter
+from pagefeed.flat import guideloom as guideloom
 from pagefeed.flat import mds as mds
 from pagefeed.flat import megatron as megatron
 from pagefeed.flat import stream as stream

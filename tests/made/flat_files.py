@@ -124,6 +124,18 @@ def stream(folder, documents: Documents, dtype="uint16") -> pf.dataset.FlatDatas
     return pf.stream(write_stream(Path(folder) / "stream", documents, dtype, shards))
 
 
+def guideloom(folder, documents: Documents, dtype="uint16") -> pf.dataset.FlatDataset:
+    """Shards whose records have a token and a number of its document."""
+    record = np.dtype([("token", dtype), ("document", "<i4")])
+    (Path(folder) / "loom").mkdir()
+    cuts = np.array_split(np.arange(len(documents)), min(3, len(documents)))
+    for number, some in enumerate(cuts):
+        rows = [(token, row) for row in some.tolist() for token in documents[row]]
+        name = Path(folder) / "loom" / f"{number:07}.in_band.bin"
+        np.array(rows, record).tofile(name)
+    return pf.guideloom(Path(folder) / "loom", dtype=record, document="document")
+
+
 def records(folder, documents: Documents) -> pf.dataset.FlatDataset:
     """A stream with a number beside every token."""
     dtype = [("weight", "f4"), ("token", "u4")]
@@ -169,6 +181,7 @@ KINDS: dict[str, Callable[[Path, Documents], Any]] = {
     "megatron": megatron,
     "mds": mds,
     "stream": stream,
+    "guideloom": guideloom,
     "records": records,
     "arrow": arrow,
     "compressed arrow": partial(arrow, compression="zstd"),
@@ -183,6 +196,10 @@ def opened(name: str, paths: Any, dtype: str = "uint16", **settings: Any) -> Any
         "parquet": {"column": "input_ids"},
         "raw": {"dtype": dtype, "eos": 0},
         "npy": {"eos": 0},
+        "guideloom": {
+            "dtype": [("token", dtype), ("document", "i4")],
+            "document": "document",
+        },
     }
     return TOKEN_FORMATS[name].reader(paths, **told.get(name, {}) | settings)
 

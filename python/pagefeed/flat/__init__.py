@@ -19,18 +19,21 @@ from pagefeed.flat.flat_file import (
     sampled_digest,
 )
 from pagefeed.flat.flat_recipe import FlatRecipe
+from pagefeed.flat.loom_shards import GuideloomOutput, guideloom
 from pagefeed.flat.mds_shards import MdsOutput, mds
 from pagefeed.flat.megatron_files import MegatronDataset, MegatronOutput, megatron
 from pagefeed.flat.output import Output, TokenRows
 from pagefeed.flat.pages import FilePages, document_pages
 from pagefeed.flat.raw import NpyOutput, RawOutput, tokens
+from pagefeed.flat.span_ids import SpanIds
 from pagefeed.flat.stream_shards import StreamDataset, stream
 from pagefeed.flat.stream_writer import StreamOutput, StreamWriter
 
-FlatName = Literal["stream", "mds", "megatron", "npy", "raw"]
+FlatName = Literal["stream", "guideloom", "mds", "megatron", "npy", "raw"]
 
 FLAT_FORMATS: dict[str, TokenFormat] = {
     "stream": TokenFormat(stream, StreamOutput),
+    "guideloom": TokenFormat(guideloom, GuideloomOutput),
     "mds": TokenFormat(mds, MdsOutput),
     "megatron": TokenFormat(megatron, MegatronOutput),
     "npy": TokenFormat(tokens, NpyOutput),
@@ -50,6 +53,7 @@ __all__ = [
     "Output",
     "RecordColumn",
     "Records",
+    "SpanIds",
     "StreamDataset",
     "StreamWriter",
     "TokenFormat",
@@ -58,6 +62,7 @@ __all__ = [
     "corrupt",
     "document_pages",
     "given_dtype",
+    "guideloom",
     "mds",
     "megatron",
     "sampled_digest",

@@ -50,9 +50,13 @@ def shard_base(number: int) -> str:
 def parse_records(dtype: object) -> np.dtype[Any]:
     """Return the type of a user's records: tokens alone, or with further fields.
 
+    A structure may be a text, ``"token:uint16,document:int32"``.
+
     Raises:
         InvalidArgumentError: If NumPy does not know it.
     """
+    if isinstance(dtype, str) and ":" in dtype:
+        dtype = [tuple(field.split(":")) for field in dtype.split(",")]
     try:
         return np.dtype(dtype).newbyteorder("<")  # type: ignore[call-overload]
     except (TypeError, ValueError, SyntaxError) as problem:

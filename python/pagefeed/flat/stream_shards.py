@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
 from pagefeed import _core
 from pagefeed.aligned import AlignedColumnNames, AlignedSource, parse_aligned
@@ -38,7 +37,6 @@ from pagefeed.flat.stream_manifest import (
     TOKEN,
     TOKENS,
     check_shards,
-    parse_records,
     read_manifest,
     shard_base,
     stored_dtype,
@@ -103,10 +101,10 @@ class StreamFormat(FlatFormat):
 
     def read(self, storage: Storage, path: str) -> FlatFile:
         """Find the documents."""
-        size, num_bytes = self.records.size, storage.size(path)
+        size = self.records.size
         if self.has_manifest:
-            _check_sizes(storage, path)
-        elif num_bytes % size:
+            num_bytes, *_ = _checked_sizes(storage, path)
+        elif (num_bytes := storage.size(path)) % size:
             raise corrupt(
                 path,
                 f"{num_bytes:,} bytes are not a whole number of records of {size}: it "
@@ -155,15 +153,16 @@ def _shard_of(path: str) -> tuple[str, int]:
     return folder, int(_beside(name, ""))
 
 
-def _check_sizes(storage: Storage, path: str) -> None:
-    """Check that files of a shard have the sizes in the manifest.
+def _checked_sizes(storage: Storage, path: str) -> list[int]:
+    """Return the bytes of the files of a shard, which are those in the manifest.
 
     Raises:
         CorruptFileError: If one differs.
     """
     folder, number = _shard_of(path)
     manifest = read_manifest(storage, folder)
-    for suffix, size in zip(manifest.suffixes, manifest.sizes[number], strict=True):
+    sizes = manifest.sizes[number]
+    for suffix, size in zip(manifest.suffixes, sizes, strict=True):
         num_bytes = storage.size(_beside(path, suffix))
         if num_bytes != size:
             raise corrupt(
@@ -171,6 +170,7 @@ def _check_sizes(storage: Storage, path: str) -> None:
                 f"has {num_bytes:,} bytes, its manifest promises {size:,}: it is "
                 "truncated, or of another shard",
             )
+    return sizes
 
 
 def _lengths(
@@ -249,7 +249,7 @@ class StreamDataset(FlatDataset):
         return self.column_index(column)
 
 
-class _Folder(NamedTuple):
+class Folder(NamedTuple):
     """The description of shards in their folder."""
 
     files: list[str]
@@ -266,26 +266,15 @@ class _Folder(NamedTuple):
 def stream(
     paths: Paths,
     *,
-    dtype: npt.DTypeLike | None = None,
-    document: str | None = None,
     column: str = "input_ids",
     aligned: AlignedColumnNames = (),
     spans: Iterable[str] | None = None,
     cache_dir: PathLike | None = None,
 ) -> StreamDataset:
-    """Return a dataset of token streams of :class:`StreamWriter` or GuideLoom.
-
-    Files of GuideLoom do not say their type, where documents end, and how many shards
-    there are: give ``dtype``, and ``document`` if records have such a number. Without
-    it a shard is one document, and only :class:`Windows` cut it. Documents of GuideLoom
-    are read if their bytes are tokens of ``dtype``.
+    """Return a dataset of token streams of :class:`StreamWriter`.
 
     Args:
         paths: Folders with shards in them or below, or a list, whose order is kept.
-        dtype: Type of the records of shards without a manifest: of the tokens, or a
-            structure with a field called ``token`` or as ``column``.
-        document: Number of such records that changes where a document begins. All
-            records are read once to find it; a cache folder keeps the result.
         column: Name for the column of tokens.
         aligned: Fields of the records that arrive with their tokens, with their
             padding, see :func:`parquet`.
@@ -304,8 +293,25 @@ def stream(
     Example:
         >>> stream("corpus/stream")  # doctest: +SKIP
     """
-    found = _open_folders(paths)
-    record = _records_of(found, dtype, document)
+    found = open_folders(paths)
+    if found.dtype is None:
+        raise InvalidArgumentError(
+            f"{found.files[0]} has no {MANIFEST} next to it, as StreamWriter leaves "
+            "it: pagefeed.guideloom(..., dtype='int64') reads shards of GuideLoom"
+        )
+    return dataset_of(found, found.dtype, None, column, aligned, spans, cache_dir)
+
+
+def dataset_of(
+    found: Folder,
+    record: np.dtype[Any],
+    document: str | None,
+    column: str,
+    aligned: AlignedColumnNames,
+    spans: Iterable[str] | None,
+    cache_dir: PathLike | None,
+) -> StreamDataset:
+    """Return the dataset of shards whose records have a type, see :func:`stream`."""
     has_spans = found.has_spans
     token, by_name = _fields(record, column, 4 * has_spans)
     chosen = parse_aligned(aligned, [column])
@@ -340,7 +346,7 @@ def stream(
     )
 
 
-def _open_folders(paths: Paths) -> _Folder:
+def open_folders(paths: Paths) -> Folder:
     """Return what folders say of their shards, the same each.
 
     Raises:
@@ -361,26 +367,7 @@ def _open_folders(paths: Paths) -> _Folder:
     return first._replace(files=files)
 
 
-def _records_of(
-    found: _Folder, dtype: npt.DTypeLike | None, document: str | None
-) -> np.dtype[Any]:
-    """Return the type of the user's records, of the manifest or as given."""
-    given = None if dtype is None else parse_records(dtype)
-    record = given if found.dtype is None else found.dtype
-    if record is None:
-        raise InvalidArgumentError(
-            f"{found.files[0]} has no {MANIFEST} next to it, as StreamWriter leaves "
-            "it: say of what type its records are, pagefeed.stream(..., dtype='int64')"
-        )
-    if found.dtype is not None and (document or given not in (None, record)):
-        raise InvalidArgumentError(
-            f"dtype={dtype!r}, document={document!r}: {found.files[0]} has a manifest, "
-            f"with records of {record} and documents: leave them out"
-        )
-    return record
-
-
-def _open_folder(folder: str) -> _Folder:
+def _open_folder(folder: str) -> Folder:
     """Check that all files of a folder are there; return those of tokens."""
     names, dtype = names_in(folder), None
     if MANIFEST in names:
@@ -400,7 +387,7 @@ def _open_folder(folder: str) -> _Folder:
     check_shards(folder, names, count, suffixes)
     tokens = TOKENS if TOKENS in suffixes else PAYLOADS
     files = [f"{folder}/{shard_base(n)}{tokens}" for n in range(count)]
-    return _Folder(files, dtype, tokens == TOKENS and INDEX in suffixes)
+    return Folder(files, dtype, tokens == TOKENS and INDEX in suffixes)
 
 
 def _fields(
@@ -425,7 +412,7 @@ def _fields(
 
 
 def _span_columns(
-    spans: Iterable[str] | None, found: _Folder, taken: Sequence[str]
+    spans: Iterable[str] | None, found: Folder, taken: Sequence[str]
 ) -> tuple[str, ...]:
     """Return the name of the column of spans; empty if the shards have none.
 

@@ -293,7 +293,7 @@ def _triples(spans: Iterable[Span]) -> list[Span]:
 class StreamOutput(Output):
     """A folder of shards of a stream."""
 
-    signs = (MANIFEST, TOKENS)
+    signs = (MANIFEST,)
 
     def begin(self) -> None:
         """Open the first shard, which is there even if there are no documents."""

@@ -177,7 +177,7 @@ def _known(error: BaseException, call: str) -> OSError:
 
 def _status(error: BaseException) -> object:
     """Return the status of a web server in an error, where common clients keep it."""
-    response = getattr(error, "response", None) or error
+    response = vars(error).get("response") or error
     if isinstance(response, Mapping):  # botocore
         return response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     found = (

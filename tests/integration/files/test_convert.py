@@ -223,7 +223,9 @@ def test_the_verb(source, tmp_path, capsys, to):
     extra = {
         "raw": ["--from", "raw", "--in-dtype", "uint16", "--in-eos", "0"],
         "npy": ["--in-eos", "0"],
+        "guideloom": ["--in-dtype", "token:uint16,document:int32"],
     }
+    extra["guideloom"] += ["--in-document", "document"]
     assert main([*back, *extra.get(to, [])]) == 0
     assert f"{len(DOCUMENTS)} documents" in capsys.readouterr().out
     again = pf.parquet(f"{output}-back", column="input_ids")

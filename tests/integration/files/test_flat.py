@@ -364,7 +364,7 @@ def write_loom(folder, lengths=(20_000, 30_000), user="<u4"):
 
 def test_streams_of_guideloom_are_windows_with_their_spans(tmp_path):
     folder = write_loom(tmp_path / "loom")
-    dataset = pf.stream(folder, dtype="u4")
+    dataset = pf.guideloom(folder, dtype="u4")
     tokens = np.concatenate([np.arange(20_000), np.arange(30_000) + 100_000])
     feed = loader(
         dataset,
@@ -393,26 +393,26 @@ def test_a_number_of_guideloom_says_where_documents_begin(tmp_path):
     user = [("ids", "<i8"), ("page", "<i2")]
     folder = write_loom(tmp_path / "loom", user=user)
     given: dict[str, Any] = {"dtype": user, "column": "ids", "document": "page"}
-    dataset = pf.stream(folder, aligned=["page"], **given)
+    dataset = pf.guideloom(folder, aligned=["page"], **given)
     rows = [row["ids"] for row in dataset]
     assert [len(row) for row in rows] == [5000] * 10
     assert rows[7] == list(range(115_000, 120_000))
     assert dataset[7]["spans"][3] == {"start": 15, "end": 22, "payload": b"2145"}
     assert set(dataset[7]["page"]) == {23}
     with pytest.raises(errors.ColumnNotFoundError, match="'page'"):
-        pf.stream(folder, **given | {"document": "id"})
+        pf.guideloom(folder, **given | {"document": "id"})
     with pytest.raises(errors.InvalidArgumentError, match="by column="):
-        pf.stream(folder, dtype=user)
+        pf.guideloom(folder, dtype=user)
 
 
 def test_documents_of_guideloom_are_rows(tmp_path):
     folder = write_loom(tmp_path / "loom")
     for path in folder.glob("*.in_band.bin"):
         path.unlink()
-    texts = pf.stream(folder, dtype="u1")
+    texts = pf.guideloom(folder, dtype="u1")
     assert bytes(texts[2500]["input_ids"]) == b"2500"
     with pytest.raises(errors.CorruptFileError, match="dtype"):
-        len(pf.stream(folder, dtype="i8"))
+        len(pf.guideloom(folder, dtype="i8"))
 
 
 def test_a_gap_in_the_shards_of_guideloom_is_named(tmp_path):
@@ -420,4 +420,4 @@ def test_a_gap_in_the_shards_of_guideloom_is_named(tmp_path):
     for path in folder.glob("0000001.*"):
         path.unlink()
     with pytest.raises(errors.MissingFileError, match=r"0000001\.in_band"):
-        pf.stream(folder, dtype="u4")
+        pf.guideloom(folder, dtype="u4")

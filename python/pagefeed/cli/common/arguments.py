@@ -94,7 +94,8 @@ NO_COLUMN = {"--column": PATHS["--column"] | {"required": False}}
 FILES = {
     "--from": arg(str, "format (by their names)", dest="source", choices=READERS),
     "--where": arg(str, 'only rows such as "quality > 0.8"', metavar="PREDICATE"),
-    "--in-dtype": arg(str, "type of the tokens of raw files"),
+    "--in-dtype": arg(str, "type of the tokens of raw files, or records of guideloom"),
+    "--in-document": arg(str, "number of a document in records of guideloom"),
     "--in-eos": arg(int, "last token of documents in raw files"),
 }
 TOKENIZER_FILE = arg(

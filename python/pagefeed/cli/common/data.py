@@ -38,7 +38,8 @@ AnyRows = ParquetDataset | ArrowDataset | FlatDataset
 AnyDataset = AnyRows | Mixture
 
 _FLAGS = {name: name for name in ("column", "cache_dir")}
-_FLAGS |= {"dtype": "in_dtype", "eos": "in_eos", "storage_options": "storage_option"}
+_FLAGS |= {"dtype": "in_dtype", "eos": "in_eos", "document": "in_document"}
+_FLAGS |= {"storage_options": "storage_option"}
 """The arguments of the functions that open files, and their flags."""
 
 
