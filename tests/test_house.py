@@ -29,7 +29,7 @@ SAME_FUNCTION = {
     "run",  # Of each verb.
 }
 """Names of several public functions of the package, where no reader is misled."""
-MOST_LOOKS = 71
+MOST_LOOKS = 72
 """How often the package asks whether an object has some attribute: for what users give,
 and for objects of Python, of frameworks and of libraries."""
 

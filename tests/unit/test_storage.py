@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagefeed.core.storage import Storage
-from pagefeed.core.storage.storage import RangeFile
 from pagefeed.errors import FileAccessError, MissingFileError, StaleFileError
+from pagefeed.remote import RangeFile
 
 STORAGE: Storage = Storage()
 

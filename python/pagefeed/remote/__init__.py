@@ -24,6 +24,7 @@ from pagefeed.remote.outputs import (
 )
 from pagefeed.remote.own_store import OwnStore, located_in
 from pagefeed.remote.paths import located_among
+from pagefeed.remote.range_file import RangeFile
 from pagefeed.remote.remote_storage import RemoteStorage, options_of, storage_of_options
 from pagefeed.remote.shared_index import SharedIndex
 from pagefeed.remote.writing import (
@@ -39,6 +40,7 @@ __all__ = [
     "ObjectWriter",
     "OutputFolder",
     "OwnStore",
+    "RangeFile",
     "RemoteStorage",
     "SharedIndex",
     "StorageOptions",

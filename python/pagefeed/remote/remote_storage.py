@@ -14,7 +14,6 @@ from pagefeed.core.storage import (
     UNFINISHED,
     PathLike,
     Paths,
-    RangeFile,
     Storage,
     check_files_given,
     check_finished,
@@ -39,6 +38,7 @@ from pagefeed.remote.options import (
     options_as_texts,
 )
 from pagefeed.remote.paths import listed_folder, matches
+from pagefeed.remote.range_file import RangeFile
 
 __all__ = ["RemoteStorage", "StorageOptions", "options_of", "storage_of_options"]
 

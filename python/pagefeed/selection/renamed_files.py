@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from pagefeed.core._base import require
-from pagefeed.core.storage import RangeFile, Storage
+from pagefeed.core.storage import Storage
 from pagefeed.errors import CorruptFileError
+from pagefeed.remote import RangeFile
 
 TAIL_BYTES = 64 << 10
 """Bytes of the end of a file that are read at first: footers mostly fit."""

@@ -25,7 +25,6 @@ from pagefeed.core.storage.paths import (
 )
 from pagefeed.core.storage.storage import (
     Located,
-    RangeFile,
     Storage,
     located,
     located_exactly,
@@ -41,7 +40,6 @@ __all__ = [
     "Located",
     "PathLike",
     "Paths",
-    "RangeFile",
     "Storage",
     "advice_on_format",
     "check_files_given",
