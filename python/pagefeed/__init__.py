@@ -29,8 +29,7 @@ _MODULES = {
 
 __all__ = list(_MODULES)
 
-# Nothing is printed unless the user adds a handler.
-logging.getLogger("pagefeed").addHandler(logging.NullHandler())
+# Without a handler of the user, Python prints warnings alone: of long waits.
 logging.getLogger("pagefeed").addFilter(without_keys)
 
 

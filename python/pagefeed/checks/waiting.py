@@ -144,4 +144,4 @@ def watch_waits(view: AnyView) -> None:
 
 def tell_wait(seconds: float, view: AnyView) -> None:
     """Say in the log that a batch does not come, and what it waits for."""
-    logger.warning("no batch for %.3g s%s", seconds, awaited_by(view))
+    logger.warning("pagefeed: no batch for %.3g s%s", seconds, awaited_by(view))

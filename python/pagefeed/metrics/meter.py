@@ -21,6 +21,7 @@ import numpy as np
 from pagefeed.contract import AnyView, RunView
 from pagefeed.core._base import check_flag, check_number
 from pagefeed.core.batches import Waits
+from pagefeed.errors import InvalidArgumentError
 from pagefeed.launch import gather_from
 from pagefeed.metrics.gpu import gpu_numbers
 
@@ -45,7 +46,6 @@ OF_ALL_RANKS: dict[str, Callable[[Iterable[float]], float]] = {
 """Reductions over ranks: the slowest rank sets the step time."""
 MOST_RANKS = 64
 """Ranks whose costs are compared, at most."""
-_FLOPS = "operations, given with the other of flops_per_token and peak_flops,"
 COUNTED = ("tokens", "padding_tokens", "wait_seconds", "batches", "batches_ready")
 """Counters whose growth since the last reading makes rates."""
 
@@ -157,9 +157,13 @@ def check_flops(
     """
     if flops_per_token is None and peak_flops is None:
         return None
-    return check_number(flops_per_token, "flops_per_token", _FLOPS, above=0) / (
-        check_number(peak_flops, "peak_flops", _FLOPS, above=0)
-    )
+    if flops_per_token is None or peak_flops is None:
+        raise InvalidArgumentError(
+            f"flops_per_token={flops_per_token!r:.40} and peak_flops={peak_flops!r:.40}"
+            " go together: give both"
+        )
+    each = check_number(flops_per_token, "flops_per_token", above=0)
+    return each / check_number(peak_flops, "peak_flops", above=0)
 
 
 def _mixture(stats: Mapping[str, float]) -> dict[str, float]:

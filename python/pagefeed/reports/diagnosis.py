@@ -272,8 +272,10 @@ def _hours(
     accelerators, tokens = size
     steps = tokens / max(1, both.tokens / max(1, both.steps) * loader.world_size)
     hours = steps * both.step_seconds * accelerators / 3600
-    after = _share_after(diagnosis, both, loader)
-    return {"now": hours * diagnosis.lost_share, "after the change": hours * after}
+    costs = {"now": hours * diagnosis.lost_share}
+    if diagnosis.cause is not None:
+        costs["after the change"] = hours * _share_after(diagnosis, both, loader)
+    return costs
 
 
 def _blame_copy(diagnosis: Diagnosis, copied: Copy, step_seconds: float) -> None:

@@ -18,6 +18,7 @@ import pytest
 import torch
 
 import pagefeed as pf
+from made.slow_disk import slow_disk
 from pagefeed.cli import main
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports.diagnosis import cause_of_data
@@ -25,27 +26,6 @@ from pagefeed.reports.gpu_copies import Copy, copy_of
 
 SECONDS = 0.4
 NUM_PROCESSORS = len(os.sched_getaffinity(0))
-
-SLOW_READS = """
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdlib.h>
-#include <sys/types.h>
-#include <unistd.h>
-
-/* A disk whose every read of a range takes some milliseconds more. */
-static ssize_t slow(const char *name, int fd, void *to, size_t size, off_t at) {
-    ssize_t (*real)(int, void *, size_t, off_t) = dlsym(RTLD_NEXT, name);
-    if (getenv("SLOW_READS")) usleep(atoi(getenv("SLOW_READS")));
-    return real(fd, to, size, at);
-}
-ssize_t pread(int fd, void *to, size_t size, off_t at) {
-    return slow("pread", fd, to, size, at);
-}
-ssize_t pread64(int fd, void *to, size_t size, off_t at) {
-    return slow("pread64", fd, to, size, at);
-}
-"""
 
 PROGRAM = """
 import json, os, sys
@@ -191,13 +171,9 @@ def test_too_little_memory(folder):
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 def test_a_slow_disk(folder, tmp_path):
-    source, library = tmp_path / "slow.c", tmp_path / "slow.so"
-    source.write_text(SLOW_READS)
-    command = ["cc", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"]
-    subprocess.run(command, check=True)
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(folder)],
-        env=os.environ | {"LD_PRELOAD": str(library)},
+        env=os.environ | {"LD_PRELOAD": str(slow_disk(tmp_path))},
         capture_output=True,
         text=True,
         check=True,

@@ -116,7 +116,7 @@ def test_model_flops_are_those_of_all_tokens_since_the_first_batch(folder):
     [
         {"flops_per_token": 1e9},
         {"peak_flops": 1e12},
-        {"flops_per_token": 0, "peak_flops": 1},
+        {"peak_flops": 1, "flops_per_token": 0},
         {"flops_per_token": 1, "peak_flops": "fast"},
         {"gpu": 1},
     ],

@@ -3,6 +3,9 @@
 import gc
 import logging
 import os
+import shutil
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +20,7 @@ import pytest
 import pagefeed as pf
 from made.numbered import numbered_loader
 from made.optional import as_dataset, torch
+from made.slow_disk import slow_disk
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.metrics import WaitAlarm
 from servers.web_servers import Handler, WebServer, running
@@ -170,6 +174,36 @@ def test_a_store_that_does_not_answer(tmp_path, heard):
         loader.close()
     told = "far.parquet, row group 0, column input_ids", "requests", "KiB", "fetch"
     check_told(heard, begin, end, *told)
+
+
+STALLED = """
+import os, sys
+import pagefeed as pf
+data = pf.parquet(sys.argv[1], column="input_ids")
+loader = pf.Loader(data, sequences=pf.Windows(32), batch_size=4, num_threads=2,
+                   rank=0, world_size=1, warn_after=0.1)
+data.index
+os.environ["SLOW_READS"] = "500000"
+next(iter(loader))
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_a_disk_that_does_not_answer(folder, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", STALLED, str(folder)],
+        env=os.environ | {"LD_PRELOAD": str(slow_disk(tmp_path))},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    first, *_ = done.stderr.splitlines()
+    # Without any setting of logging.
+    assert first.startswith("pagefeed: no batch for 0.1")
+    for part in ("part-", "row group", "page ", " B: ", "of 2 threads work"):
+        assert part in first
+    assert "0 of 2 threads work" not in first
 
 
 def test_workers_of_a_data_loader_tell_their_own(folder, log):

@@ -68,7 +68,8 @@ def check_rate(rate: float, target: float, share: float | None) -> Check:
     """
     result = f"{rate:,.0f} tokens/s from the loader alone, {target:,.0f} asked"
     if share is not None:
-        result += f"; MFU at most {rate * share:.1%}, asked {target * share:.1%}"
+        most = min(1.0, rate * share)
+        result += f"; MFU at most {most:.1%}, asked {target * share:.1%}"
     return Check("rate", result, ok=rate >= target)
 
 
