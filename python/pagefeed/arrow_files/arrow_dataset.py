@@ -20,7 +20,7 @@ from pagefeed.core.storage import (
     located,
     plain_paths,
 )
-from pagefeed.errors import InvalidArgumentError, UnsupportedError
+from pagefeed.errors import InvalidArgumentError, MissingFileError, UnsupportedError
 from pagefeed.flat import FlatRecipe
 from pagefeed.made import MadeRecipe, MadeStorage
 from pagefeed.parquet_files import Erasable, Infillable, Selectable, Tokenizable
@@ -166,4 +166,7 @@ def _saved(files: Located) -> list[str]:
                 for other in same:
                     del named[other]
                 named |= dict.fromkeys(own)
-    return [file for file in named if file.endswith(SUFFIXES)]
+    found = [file for file in named if not file.endswith((_STATE, _SPLITS))]
+    if not found:
+        raise MissingFileError(f"{files.files[0]} names no Arrow files: give some")
+    return found

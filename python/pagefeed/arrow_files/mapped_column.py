@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed.core._base import Int64Array, require
+from pagefeed.core._base import Int64Array, near_name, require
 from pagefeed.core.storage import Storage
 from pagefeed.errors import ColumnNotFoundError, CorruptFileError, UnsupportedError
 from pagefeed.made import is_list
@@ -62,7 +62,8 @@ class MappedColumn:
         names = self._schema.names
         if names.count(column) != 1:
             raise ColumnNotFoundError(
-                f"{path}: there is no column {column!r}, or several; it has {names}"
+                f"{path}: there is no column {column!r}{near_name(column, names)}; it "
+                f"has {names}"
             ).at(file=path, column=column)
         kind = self._schema.field(column).type
         self.type = kind.value_type if pa.types.is_dictionary(kind) else kind

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
+from pagefeed.core._base import near_name
 from pagefeed.errors import ColumnNotFoundError, DataError, InvalidArgumentError
 
 WHOLE = "row"
@@ -111,9 +112,10 @@ class Given:
         """
         columns = columns_of(row)
         if column not in columns:
+            names = [*map(str, columns)]
             raise ColumnNotFoundError(
-                f"{self.name}: row {number} has no column {column!r}; it has "
-                f"{[*columns]}"
+                f"{self.name}: row {number} has no column {column!r}"
+                f"{near_name(column, names)}; it has {names}"
             ).at(file=self.name, column=column, row_group=0, row=number)
         return columns[column]
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.core._base import Int64Array
+from pagefeed.core._base import Int64Array, UInt32Array
 from pagefeed.core.batches import (
     Batch,
     BatchPlan,
@@ -23,15 +23,22 @@ from pagefeed.core.batches import (
 )
 from pagefeed.core.run import NO_SEQUENCE, Run, Sequences
 from pagefeed.core.sequences import Segments
-from pagefeed.errors import ColumnNotFoundError, DataError, InvalidArgumentError
+from pagefeed.errors import (
+    ColumnNotFoundError,
+    DataError,
+    InvalidArgumentError,
+    PagefeedError,
+)
 from pagefeed.own_rows.collate import collate_rows, is_tensor
 from pagefeed.own_rows.given import Given
 
-Rows = tuple[Int64Array, Int64Array]
-"""Rows of a batch: number in the dataset, and the dataset; int64 [rows] each."""
+Rows = tuple[Int64Array, UInt32Array]
+"""Rows of a batch: number in the dataset (int64), and the dataset (uint32): [rows]."""
 Collate = Callable[[list[Any]], Any]
 _AHEAD = 2
-"""Batches for every thread that are made ahead of the consumer."""
+"""Tasks for every thread that are begun ahead of the consumer."""
+_MOST_EACH, _TASK_SECONDS = 32, 0.005
+"""Batches of a task at most, and the time that it should take."""
 _COUNTERS = (
     *("pages_loaded", "pages_reloaded", "slices_read", "index_reads"),
     *("payload_reads", "bytes_read", "batches", "batches_ready", "tokens"),
@@ -42,6 +49,9 @@ _COUNTERS = (
 
 class RowEngine:
     """Makes the batches of plans on threads, in order.
+
+    A task makes one batch, or several while they take microseconds, so that threads
+    rarely wait for each other.
 
     Args:
         make: Makes a batch; returns it with its bytes.
@@ -58,9 +68,12 @@ class RowEngine:
         self._make, self._most_bytes = make, most_bytes
         self._most = _AHEAD * num_threads
         self._planned: deque[Rows] = deque()
-        self._begun: deque[Future[tuple[Batch, int]]] = deque()
+        self.plan_bytes = 0
+        """Bytes of the plans whose batches are not begun."""
+        self._begun: deque[Future[list[Any]]] = deque()
+        self._made: deque[Any] = deque()
         self._counters = dict.fromkeys(_COUNTERS, 0)
-        self._wait_seconds, self._batch_bytes = 0.0, 1
+        self._wait_seconds, self._batch_bytes, self._batches_each = 0.0, 1, 1
         self._pool = ThreadPoolExecutor(num_threads, "pagefeed-rows")
 
     def submit(self, plan: BatchPlan) -> None:
@@ -69,37 +82,60 @@ class RowEngine:
         borders = np.arange(plan.num_batches + 1) * rows
         first = np.searchsorted(segments.sequence, borders)
         for begin, end in zip(first[:-1].tolist(), first[1:].tolist(), strict=True):
-            own = segments.page[begin:end], segments.row[begin:end].astype(np.int64)
+            own = segments.page[begin:end], segments.row[begin:end]
             self._planned.append(own)
-
-    @property
-    def plan_bytes(self) -> int:
-        """Bytes of the plans whose batches are not begun."""
-        return 16 * sum(len(rows) for rows, _ in self._planned)
+            self.plan_bytes += own[0].nbytes + own[1].nbytes
 
     def next_batch(self) -> Batch:
         """Wait for the next batch and return it."""
-        ahead = max(1, min(self._most, self._most_bytes // self._batch_bytes))
-        while self._planned and len(self._begun) < ahead:
-            self._begun.append(self._pool.submit(self._make, self._planned.popleft()))
-        future = self._begun[0]
-        self._counters["batches_ready"] += future.done()
-        begin = time.perf_counter()
-        batch, size = future.result()
-        self._wait_seconds += time.perf_counter() - begin
-        self._begun.popleft()
-        self._batch_bytes = max(1, size)
-        peak = max(self._counters["peak_bytes"], size * (1 + len(self._begun)))
-        self._counters["peak_bytes"] = peak
+        self._begin()
+        if not self._made:
+            self._counters["batches_ready"] += self._begun[0].done()
+            begin = time.perf_counter()
+            self._made.extend(self._begun[0].result())
+            self._wait_seconds += time.perf_counter() - begin
+            self._begun.popleft()
+        made = self._made.popleft()
+        if isinstance(made, Exception):
+            raise made
         self._counters["batches"] += 1
+        batch: Batch = made
         return batch
+
+    def _begin(self) -> None:
+        """Start tasks, as far as memory and threads allow."""
+        each = self._batches_each
+        task_bytes = max(1, self._batch_bytes * each)
+        most = max(1, min(self._most, self._most_bytes // task_bytes))
+        while self._planned and len(self._begun) < most:
+            some = [
+                self._planned.popleft() for _ in range(min(each, len(self._planned)))
+            ]
+            self.plan_bytes -= sum(a.nbytes + b.nbytes for a, b in some)
+            self._begun.append(self._pool.submit(self._task, some))
+        held = task_bytes * (1 + len(self._begun))
+        self._counters["peak_bytes"] = max(self._counters["peak_bytes"], held)
+
+    def _task(self, some: list[Rows]) -> list[Any]:
+        """Make some batches, up to an error, which takes the place of its batch."""
+        made, begin = list[Any](), time.perf_counter()
+        for own in some:
+            try:
+                batch, self._batch_bytes = self._make(own)
+            except Exception as error:  # noqa: BLE001 - raised at its step
+                return [*made, error]
+            made.append(batch)
+        seconds = (time.perf_counter() - begin) / len(some)
+        self._batches_each = max(1, min(_MOST_EACH, int(_TASK_SECONDS / seconds)))
+        return made
 
     def clear(self, *, keep_pages: bool = False) -> None:  # noqa: ARG002 - it has none
         """Forget all batches that were submitted and not taken."""
         for future in self._begun:
             future.cancel()
-        self._begun.clear()
-        self._planned.clear()
+        for waiting in (self._begun, self._made, self._planned):
+            waiting.clear()
+        self.plan_bytes = 0
 
     def keep_pages(self) -> None:
         """Keep no pages: rows are the user's."""
@@ -171,8 +207,7 @@ class RowFeed(Feed):
         """Return a batch, converted."""
         if not isinstance(delivered, dict):
             return delivered
-        batch = {name: _as_array(value) for name, value in delivered.items()}
-        return converted(batch, self._convert)
+        return converted(delivered, self._convert)
 
     def dataset_ids(
         self,
@@ -186,27 +221,29 @@ class RowFeed(Feed):
         """Take rows by number, rising, and put them into the order of the batch."""
         numbers, datasets = wanted
         rows: list[Any] = [None] * len(numbers)
-        for dataset, given in enumerate(self._given):
-            here = np.flatnonzero(datasets == dataset)
-            order = here[np.argsort(numbers[here], kind="stable")]
-            if len(order):
-                taken = given.take(numbers[order].tolist())
-                for place, row in zip(order.tolist(), taken, strict=True):
-                    rows[place] = row
-        if self._collate is None:
-            batch = self._chosen(collate_rows(rows))
-            return batch, _num_bytes(batch)
+        if not rows:  # Padding alone.
+            return {}, 0
+        order = np.lexsort((numbers, datasets))
+        for dataset in np.unique(datasets).tolist() if len(self._given) > 1 else [0]:
+            here = order[datasets[order] == dataset] if len(self._given) > 1 else order
+            taken = self._given[dataset].take(numbers[here].tolist())
+            for place, row in zip(here.tolist(), taken, strict=True):
+                rows[place] = row
         try:
-            batch = self._collate(rows)
+            batch = self._chosen((self._collate or collate_rows)(rows))
+        except PagefeedError:
+            raise
         except Exception as problem:
             raise DataError(
                 f"collate of rows {numbers.tolist()} raised {type(problem).__name__}: "
                 f"{problem}"
             ) from problem
+        if isinstance(batch, dict):
+            batch = {name: _as_array(value) for name, value in batch.items()}
         return batch, _num_bytes(batch)
 
-    def _chosen(self, batch: Batch) -> Batch:
-        if self._columns is None or not batch:
+    def _chosen(self, batch: Any) -> Any:
+        if self._columns is None or not batch or not isinstance(batch, dict):
             return batch
         for name in self._columns:
             if name not in batch:

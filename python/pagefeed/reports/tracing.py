@@ -205,7 +205,10 @@ def _contents(batch: Batch, row: int) -> npt.NDArray[np.int64] | str | None:
         end = int(lengths[: index + 1].sum())  # One after another.
         return np.asarray(tokens[0, end - lengths[index] : end])
     pyarrow: Any = require("pyarrow", extra="pyarrow", purpose="showing documents")
-    [value] = pyarrow.array(next(iter(batch.values()))).to_pylist()
+    try:
+        [value] = pyarrow.array(next(iter(batch.values()))).to_pylist()
+    except (TypeError, ValueError):  # Rows of the user may have anything.
+        return None
     if isinstance(value, list):
         if all(isinstance(item, int) for item in value):
             return np.array(value, dtype=np.int64)

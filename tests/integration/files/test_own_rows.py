@@ -210,6 +210,14 @@ def test_arguments_are_checked():
         list(loader(pf.rows(TABLE), decode={"text": len}))
 
 
+def test_reports_know_rows_of_any_kind():
+    rows = [{"ids": [1, 2, 3], "n": n} for n in range(50)]
+    made = loader(pf.rows(rows), 5)
+    assert pf.verify(made).ok
+    assert [traced.row for traced in pf.trace(made, step=0)] == [*range(5)]
+    assert pf.inspect(pf.rows(rows)).rows == pf.forecast(made).rows == 50
+
+
 def test_json_lines_are_documents(tmp_path):
     lines = [{"text": f"line {n}", "n": n} for n in range(50)]
     text = "\n".join(json.dumps(line) for line in lines)
