@@ -134,6 +134,8 @@ class _DeviceSteps(Iterator[Batch]):
         self._ahead = deque[_Ahead]()
         self._here = self._place()
         self._has_failed = False
+        self._taken: Any = None
+        """A batch whose copy has not begun: an error may have prevented it."""
         self.state: Any = None
         """State after the batch that was consumed last; None before the first."""
         self.has_ended = False
@@ -152,9 +154,9 @@ class _DeviceSteps(Iterator[Batch]):
 
     def __next__(self) -> Batch:
         """Return the next batch, and begin to copy later ones."""
-        if self._ahead and self.is_moved():
+        if self.is_moved():
             self._ahead.clear()
-            self.has_ended = False
+            self._taken, self.has_ended = None, False
         if not self._ahead:
             self._take()
         if not self._ahead:
@@ -170,7 +172,7 @@ class _DeviceSteps(Iterator[Batch]):
     def _takes_more(self) -> bool:
         """Begin to copy another batch; an error is for who asks for that batch."""
         try:
-            if not (self.has_ended or self._has_failed):
+            if not self._has_failed:
                 self._take()
         except CancelledError:
             raise
@@ -181,12 +183,13 @@ class _DeviceSteps(Iterator[Batch]):
     def _take(self) -> None:
         """Begin to copy the loader's next batch, if there is one."""
         self._has_failed = False
-        batch = None if self.has_ended else next(self._source, None)
-        if batch is None:
-            self.has_ended = True
-        else:
-            self._ahead.append(self._batches.begin_copy(batch))
+        if self._taken is None and not self.has_ended:
+            self._taken = next(self._source, None)
+            self.has_ended = self._taken is None
         self._here = self._place()
+        if self._taken is not None:
+            self._ahead.append(self._batches.begin_copy(self._taken))
+            self._taken = None
         held = sum(ahead.num_bytes for ahead in self._ahead)
         self._batches.peak_bytes = max(self._batches.peak_bytes, held)
 

@@ -123,6 +123,29 @@ def test_fields_stay_on_the_host_and_others_are_named(folder):
         next(iter(on_device(loader, "cpu", host=["label"])))
 
 
+def test_a_batch_that_cannot_be_copied_is_not_lost(folder):
+    class Drops:
+        left = 3
+
+        def __call__(self, batch: Any) -> Any:
+            self.left -= 1
+            if not self.left:
+                del batch["labels"]
+            return batch
+
+    fields = ("input_ids", "labels")
+    loader = make(folder, fields=fields, transform=Drops())
+    steps, got = iter(on_device(loader, "cpu", host="labels", ahead=4)), []
+    want = rows_of(make(folder))
+    for _ in range(2):
+        with pytest.raises(InvalidArgumentError, match="'labels'"):
+            got += rows_of(steps)
+    assert loader.step == 3
+    assert got == []
+    steps = iter(on_device(loader, "cpu", host="labels", ahead=1))
+    assert next(steps)["input_ids"].tolist() == want[0]
+
+
 def test_texts_that_are_not_counted(tmp_path: Path):
     table = pa.table({"text": [f"{n} b c" for n in range(200)]})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=20)
