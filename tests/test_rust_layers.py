@@ -13,7 +13,7 @@ CRATES = Path(__file__).resolve().parent.parent / "crates"
 
 LAYERS = {
     "pagefeed-core": (
-        *("sync", "error", "limits", "huge_pages", "buffers", "prefetch", "simd"),
+        *("sync", "error", "limits", "arena", "buffers", "prefetch", "simd"),
         *("parallel", "search", "pickle", "order", "thrift", "codec", "encodings"),
         *("storage", "descriptors", "store", "lists", "schema", "header", "footer"),
         *("write", "text", "infill", "tokens", "fields", "gather", "packing"),

@@ -13,6 +13,11 @@
 //! [`engine`] executes plans on its own threads. [`write`](mod@write) makes files of
 //! tokens; [`order`] hashes and permutes numbers, [`search`] finds them. Nothing here knows about Python.
 
+#[cfg_attr(
+    any(feature = "simulate", not(target_os = "linux")),
+    path = "arena/none.rs"
+)]
+mod arena;
 pub mod buffers;
 pub mod codec;
 pub mod decode;
@@ -24,11 +29,6 @@ pub mod fields;
 pub mod footer;
 pub mod gather;
 pub mod header;
-#[cfg_attr(
-    any(feature = "simulate", not(target_os = "linux")),
-    path = "huge_pages/none.rs"
-)]
-mod huge_pages;
 pub mod index;
 pub mod infill;
 pub mod levels;

@@ -164,14 +164,6 @@ impl<'a> PageCursor<'a> {
         })
     }
 
-    /// Keeps the page opened last for the next run, if rows begin in it after the
-    /// wanted ones.
-    pub(crate) fn keep(&self, opener: &mut PageOpener, stored: &StoredPage<'_>) {
-        if self.num_begun > self.rows.end {
-            opener.keep_page(&stored.header, stored.bytes, self.run.codec);
-        }
-    }
-
     /// Whether no bytes are left.
     pub(crate) fn is_at_end(&self) -> bool {
         self.bytes.is_empty()

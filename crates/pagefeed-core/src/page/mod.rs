@@ -1,18 +1,15 @@
 //! One stored page: checksum, decompression, and where its levels and values lie.
 
-mod areas;
-mod kept;
 mod levels;
 mod scratch;
 
 use crate::buffers::RecycledBuffer;
-use crate::codec::Codec;
+use crate::codec::{Codec, Decompressor};
 use crate::error::{Error, Kind, Result};
 use crate::header::{DataV1, DataV2, PageHeader, PageKind};
 use crate::limits::{MAX_COUNTED_PAGE_BYTES, MAX_LEVEL_BYTES};
 use crate::schema::Leaf;
 use crate::tokens::TokenPage;
-use areas::Areas;
 use levels::{levels_size, split_levels};
 use scratch::{KEEP_BYTES, Scratch, check_size};
 
@@ -24,7 +21,8 @@ pub(crate) use scratch::Dictionary;
 pub struct PageOpener {
     /// Verify CRCs where they are present.
     pub verify_checksums: bool,
-    areas: Areas,
+    decompressor: Decompressor,
+    scratch: Scratch,
     /// For dictionaries that are kept while data pages are opened.
     dictionary: Scratch,
     /// Levels of old files, converted to the encoding of new ones.
@@ -77,7 +75,6 @@ impl PageOpener {
         leaf: &Leaf,
     ) -> Result<DataPage<'a>> {
         self.check(header, stored)?;
-        self.areas.scratch.forget();
         let page = StoredPage {
             header,
             bytes: stored,
@@ -108,10 +105,10 @@ impl PageOpener {
         let (mut size, whole) = (KEEP_BYTES, header.uncompressed_size);
         self.check(header, stored)?;
         check_size(codec, stored.len(), whole)?;
-        while size < whole && self.areas.scratch.fill_head(codec, stored, size)? {
-            let needed = levels_size(self.areas.scratch.contents(), v1, leaf);
+        while size < whole && self.scratch.fill_head(codec, stored, size)? {
+            let needed = levels_size(self.scratch.contents(), v1, leaf);
             if needed <= size {
-                let bytes = self.areas.scratch.contents();
+                let bytes = self.scratch.contents();
                 return split_page(header, v1, leaf, bytes, &mut self.levels);
             }
             if needed > MAX_LEVEL_BYTES {
@@ -133,23 +130,9 @@ impl PageOpener {
     /// Takes the buffer that ends with the `size` bytes of values of the page opened
     /// last, which must be takeable.
     pub(crate) fn take_values(&mut self, size: usize) -> (RecycledBuffer, usize) {
-        let memory = self.areas.scratch.take();
+        let memory = self.scratch.take();
         let start = memory.len() - size;
         (memory, start)
-    }
-
-    /// Keeps the data page that was opened last for the next time it is, if it had to be
-    /// decompressed.
-    pub(crate) fn keep_page(&mut self, header: &PageHeader, stored: &[u8], codec: Codec) {
-        let levels_size = match &header.kind {
-            PageKind::DataV2(v2) => v2.repetition_size + v2.definition_size,
-            _ => 0,
-        };
-        let size = header.uncompressed_size.saturating_sub(levels_size);
-        let area = stored.get(levels_size..).unwrap_or_default();
-        if self.areas.scratch.was_filled(size) {
-            self.areas.kept.keep(codec, area, &mut self.areas.scratch);
-        }
     }
 
     /// Decompresses a dictionary page (`page` begins with its header) and returns
@@ -162,7 +145,9 @@ impl PageOpener {
         let (num_values, header) = self.dictionary_header(page)?;
         let stored = &page[header.header_size..header.stored_size()];
         let size = header.uncompressed_size;
-        let (values, _) = self.areas.decompress(codec, stored, size)?;
+        let (values, _) = self
+            .scratch
+            .decompress(&mut self.decompressor, codec, stored, size)?;
         Ok((num_values, values))
     }
 
@@ -171,7 +156,7 @@ impl PageOpener {
     pub(crate) fn take_dictionary(&mut self, page: &[u8], codec: Codec) -> Result<Dictionary> {
         let (num_values, header) = self.dictionary_header(page)?;
         Dictionary::read(
-            &mut self.areas.decompressor,
+            &mut self.decompressor,
             std::mem::take(&mut self.dictionary),
             codec,
             &page[header.header_size..header.stored_size()],
@@ -183,32 +168,29 @@ impl PageOpener {
     /// Frees the memory of large pages for the next one of any thread; call it when a
     /// page is done.
     pub fn release_large(&mut self) {
-        self.areas.scratch.release_large();
+        self.scratch.release_large();
         self.dictionary.release_large();
     }
 
-    /// Bytes of buffers, and of pages that are kept for the next time they are opened.
+    /// Bytes of buffers, and of the page whose rows are copied.
     pub fn kept_bytes(&self) -> usize {
-        self.buffer_bytes() + self.areas.kept.num_bytes() + self.spare.num_bytes()
+        self.buffer_bytes() + self.spare.num_bytes()
     }
 
     fn buffer_bytes(&self) -> usize {
         let levels = self.levels.iter().map(Vec::capacity).sum::<usize>();
-        self.areas.scratch.memory.capacity() + self.dictionary.memory.capacity() + levels
+        self.scratch.memory.capacity() + self.dictionary.memory.capacity() + levels
     }
 
-    /// Drops buffers that are larger, and the pages used longest ago, until the rest
-    /// has at most `bytes`.
+    /// Drops buffers, so that the rest has at most `bytes`.
     pub fn keep_at_most(&mut self, bytes: usize) {
         if self.spare.num_bytes() > bytes {
             self.spare = TokenPage::default();
         }
-        let bytes = bytes - self.spare.num_bytes();
-        if self.buffer_bytes() > bytes {
-            (self.areas.scratch, self.dictionary) = (Scratch::default(), Scratch::default());
+        if self.buffer_bytes() > bytes - self.spare.num_bytes() {
+            (self.scratch, self.dictionary) = (Scratch::default(), Scratch::default());
             self.levels = [Vec::new(), Vec::new()];
         }
-        self.areas.kept.keep_at_most(bytes - self.buffer_bytes());
     }
 
     pub(crate) fn keep_dictionary(&mut self, dictionary: Dictionary) {
@@ -257,7 +239,9 @@ impl PageOpener {
     fn open_v1<'a>(&'a mut self, v1: &DataV1, page: StoredPage<'a, '_>) -> Result<DataPage<'a>> {
         let StoredPage { header, leaf, .. } = page;
         let size = header.uncompressed_size;
-        let (bytes, is_takeable) = self.areas.decompress(page.codec, page.bytes, size)?;
+        let (bytes, is_takeable) =
+            self.scratch
+                .decompress(&mut self.decompressor, page.codec, page.bytes, size)?;
         let page = split_page(header, v1, leaf, bytes, &mut self.levels)?;
         Ok(DataPage {
             is_takeable,
@@ -284,7 +268,9 @@ impl PageOpener {
         let (values, is_takeable): (&[u8], bool) = match () {
             () if size == 0 => (&[], false), // Nothing may be stored for nothing.
             () if as_stored => (area, false),
-            () => self.areas.decompress(page.codec, area, size)?,
+            () => self
+                .scratch
+                .decompress(&mut self.decompressor, page.codec, area, size)?,
         };
         let of = |max, levels: &'a [u8]| if max > 0 { levels } else { &[] };
         Ok(DataPage {

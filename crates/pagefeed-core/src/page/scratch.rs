@@ -64,8 +64,6 @@ pub(super) struct Scratch {
     pub memory: RecycledBuffer,
     /// Bytes of the buffer that the last page uses.
     size: usize,
-    /// Whether it holds a decompressed page that was not forgotten.
-    is_filled: bool,
 }
 
 impl Scratch {
@@ -80,30 +78,33 @@ impl Scratch {
         check_size(codec, stored.len(), size)?;
         self.reserve(size)?;
         // The contents of the page are not known yet.
-        decompressor.decompress(codec, stored, &mut self.memory[..size])?;
-        self.is_filled = true;
-        Ok(())
+        decompressor.decompress(codec, stored, &mut self.memory[..size])
+    }
+
+    /// Decompresses `stored` into it, or returns it as it is if it is not compressed; and
+    /// whether the page may take over the memory.
+    pub fn decompress<'a>(
+        &'a mut self,
+        decompressor: &mut Decompressor,
+        codec: Codec,
+        stored: &'a [u8],
+        size: usize,
+    ) -> Result<(&'a [u8], bool)> {
+        if codec == Codec::Uncompressed && stored.len() == size {
+            return Ok((stored, false));
+        }
+        self.fill(decompressor, codec, stored, size)?;
+        Ok((self.contents(), self.is_takeable()))
     }
 
     /// Decompresses the first `size` bytes of a page into it, if its codec can.
     pub fn fill_head(&mut self, codec: Codec, stored: &[u8], size: usize) -> Result<bool> {
         self.reserve(size)?;
-        self.forget();
         Ok(Decompressor::decompress_head(
             codec,
             stored,
             &mut self.memory[..size],
         ))
-    }
-
-    /// Forgets that a page was decompressed into it.
-    pub fn forget(&mut self) {
-        self.is_filled = false;
-    }
-
-    /// Whether it still holds a decompressed page of `size` bytes.
-    pub fn was_filled(&self, size: usize) -> bool {
-        self.is_filled && self.size == size
     }
 
     /// The page that was decompressed last.
@@ -123,7 +124,6 @@ impl Scratch {
     }
 
     pub fn release_large(&mut self) {
-        self.forget();
         if self.memory.capacity() > KEEP_BYTES {
             self.memory = RecycledBuffer::default();
         }
@@ -135,7 +135,6 @@ impl Scratch {
     }
 
     pub fn take(&mut self) -> RecycledBuffer {
-        self.forget();
         let mut memory = std::mem::take(&mut self.memory);
         memory.truncate(self.size);
         memory

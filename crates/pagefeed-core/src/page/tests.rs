@@ -160,7 +160,7 @@ fn sizes_that_cannot_be_are_refused_before_memory_is_taken() {
             .unwrap_err();
         assert_eq!(error.kind(), Kind::Limit, "{codec:?}");
     }
-    assert_eq!(opener.areas.scratch.memory.len(), 0);
+    assert_eq!(opener.scratch.memory.len(), 0);
 }
 
 #[test]
@@ -175,81 +175,10 @@ fn the_scratch_buffer_of_a_giant_is_given_back() {
             .data_page(&header, &stored, Codec::Snappy, &flat)
             .unwrap();
         opener.release_large();
-        opener.areas.scratch.memory.len()
+        opener.scratch.memory.len()
     };
     assert_eq!(open(KEEP_BYTES), KEEP_BYTES);
     assert_eq!(open(100), KEEP_BYTES);
     assert_eq!(open(KEEP_BYTES + 1), 0);
     assert_eq!(open(100), 100);
-}
-
-#[test]
-fn a_page_that_is_kept_is_decompressed_once() {
-    let flat = leaf("required int32 x;", 0);
-    let mut opener = opener();
-    let pages: Vec<_> = (0..4u8).map(|n| vec![n; 1 << 20]).collect();
-    let stored: Vec<_> = pages.iter().map(|page| snappy(page)).collect();
-    let header = |n: usize| {
-        let mut header = header_v1(0, stored[n].len(), Encoding::PLAIN);
-        header.uncompressed_size = pages[n].len();
-        header
-    };
-    let mut open = |n: usize, keep: bool| {
-        let header = header(n);
-        let page = opener
-            .data_page(&header, &stored[n], Codec::Snappy, &flat)
-            .unwrap();
-        assert_eq!(page.values, pages[n]);
-        let is_new = page.is_takeable;
-        if keep {
-            // The second time nothing is left to keep.
-            opener.keep_page(&header, &stored[n], Codec::Snappy);
-            opener.keep_page(&header, &stored[n], Codec::Snappy);
-        }
-        is_new
-    };
-    assert!(open(0, true) && open(1, false));
-    assert!(!open(0, true), "its memory is not the reader's to take");
-    assert!(open(1, true));
-    assert!(!open(0, true) && !open(1, false) && !open(0, false));
-    // There is room for two: the one used last stays.
-    assert!(open(2, true));
-    assert!(!open(0, false) && !open(2, false));
-    assert!(open(1, false));
-    // Those used last stay where there is less room.
-    assert!(opener.kept_bytes() > 2 << 20);
-    opener.keep_at_most(3 << 19);
-    assert!((1 << 20..3 << 19).contains(&opener.kept_bytes()));
-    opener.keep_at_most(0);
-    assert_eq!(opener.kept_bytes(), 0);
-}
-
-#[test]
-fn what_is_kept_is_bounded_and_known_by_all_of_its_bytes() {
-    let flat = leaf("required int32 x;", 0);
-    let mut random = Random(7);
-    let mut opener = opener();
-    for _ in 0..200 {
-        let size = 1 + random.below(2 << 20) as usize;
-        let fill = random.below(3) as u8;
-        let page = vec![fill; size];
-        let stored = snappy(&page);
-        let mut header = header_v1(0, stored.len(), Encoding::PLAIN);
-        header.uncompressed_size = size;
-        let opened = opener
-            .data_page(&header, &stored, Codec::Snappy, &flat)
-            .unwrap();
-        assert_eq!(opened.values, page);
-        opener.keep_page(&header, &stored, Codec::Snappy);
-        assert!(opener.areas.kept.num_bytes() <= kept::MAX_KEPT_BYTES);
-    }
-    // Nothing is kept of a page that was not decompressed, or was taken away.
-    let body = vec![1; 1 << 20];
-    let header = header_v1(0, body.len(), Encoding::PLAIN);
-    opener.areas.kept = kept::KeptPages::default();
-    opener
-        .data_page(&header, &body, Codec::Uncompressed, &flat)
-        .unwrap();
-    opener.keep_page(&header, &body, Codec::Uncompressed);
-    assert_eq!(opener.areas.kept.num_bytes(), 0);
 }

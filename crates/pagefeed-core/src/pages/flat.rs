@@ -6,8 +6,8 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Int32Array, Int64Array, UInt16Array, UInt32Array};
 use arrow_schema::{DataType, Field};
 
+use crate::buffers::renew;
 use crate::error::{Error, Kind, Result};
-use crate::huge_pages;
 use crate::index::{Flat, FlatRows, Index, PageRecord, Records};
 use crate::lists::list_array;
 use crate::storage::Storage;
@@ -125,7 +125,7 @@ fn as_bytes<T: Plain>(values: &mut [T]) -> &mut [u8] {
 }
 
 fn reserve<T>(values: &mut Vec<T>, count: usize) -> Result<()> {
-    huge_pages::renew(values, count);
+    renew(values, count);
     values
         .try_reserve_exact(count)
         .map_err(|_| Error::limit(format!("no memory for {count} tokens")))

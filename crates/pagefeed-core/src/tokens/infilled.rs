@@ -4,8 +4,8 @@ use super::integers::Tokens;
 use super::numbers::Numbers;
 use super::page::TokenPage;
 use super::per_token::PerToken;
+use crate::buffers::renew;
 use crate::error::{Error, Result};
-use crate::huge_pages;
 use crate::infill::{Arranged, Infilling, Marker, Run};
 
 /// Writes the rows of `from` to `page`, those of `rows` infilled, which rise; the numbers
@@ -132,7 +132,7 @@ fn copy_tokens(
             }
             if let Tokens::$kind(into) = into {
                 into.clear();
-                huge_pages::renew(into, count);
+                renew(into, count);
                 into.reserve_exact(count);
                 each(&mut |piece| match piece {
                     Piece::Marker(marker) => into.push(markers[marker as usize] as $to),

@@ -1,6 +1,6 @@
 //! Dictionaries of strings.
 
-use crate::buffers::{MIN_KEPT_BYTES, RecycledBuffer, reserve};
+use crate::buffers::{LARGE_BYTES, RecycledBuffer, reserve};
 use crate::decode::bounds::string_lengths;
 use crate::encodings::indices::sequence;
 use crate::error::Result;
@@ -9,7 +9,7 @@ use crate::page::Dictionary;
 /// Whether strings should be moved together in place rather than copied: where they are
 /// long, and the space of their lengths is small.
 pub(super) fn is_worth_taking(size: usize, num_values: usize) -> bool {
-    size >= MIN_KEPT_BYTES && num_values <= size / 32
+    size >= LARGE_BYTES && num_values <= size / 32
 }
 
 /// A dictionary of strings, where the page has them.

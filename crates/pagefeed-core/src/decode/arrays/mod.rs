@@ -124,15 +124,13 @@ fn decode_fast(
     num_rows: u64,
 ) -> Result<Option<ArrayRef>> {
     let rows = first_row..first_row.saturating_add(num_rows);
-    if let Some(array) = nested::decode(opener, schema, runs, &rows)? {
-        return Ok(Some(array));
-    }
-    match (&schema.leaves[..], runs) {
-        ([leaf], [run]) => {
-            let cursor = PageCursor::new(leaf, run, run.rows_of(&rows));
-            integers(opener, cursor, schema.field.data_type())
-        }
-        _ => Ok(None),
+    let ([leaf], [run]) = (&schema.leaves[..], runs) else {
+        return Ok(None);
+    };
+    let cursor = || PageCursor::new(leaf, run, run.rows_of(&rows));
+    match strings::decode(opener, schema, cursor())? {
+        None => integers(opener, cursor(), schema.field.data_type()),
+        strings => Ok(strings),
     }
 }
 

@@ -1,6 +1,5 @@
 //! Levels of some rows of a leaf, one by one: which value belongs where.
 
-use crate::buffers::reserve;
 use crate::decode::cursor::OpenPage;
 use crate::error::{Error, Result};
 use crate::levels::unpack_levels;
@@ -47,31 +46,12 @@ impl Records {
         self.num_values < self.num_levels
     }
 
-    /// Definition level of a value.
-    pub(crate) fn max_definition(&self) -> u8 {
-        self.max.0 as u8
-    }
-
     /// Repetition and definition levels.
     pub(crate) fn levels(&self) -> impl Iterator<Item = (u8, u8)> + '_ {
         (0..self.num_levels).map(|at| {
             let level = |levels: &[u8]| levels.get(at).copied().unwrap_or(0);
             (level(&self.repetition), level(&self.definition))
         })
-    }
-
-    /// Definition levels of the entries of the list that continues at `repetition`; its
-    /// elements are present from definition level `element` on.
-    pub(crate) fn elements(&self, repetition: i16, element: u8) -> Result<Vec<u8>> {
-        let mut found = Vec::new();
-        reserve(&mut found, self.num_levels)?;
-        let levels = self.levels();
-        found.extend(
-            levels
-                .filter(|&(r, d)| i16::from(r) <= repetition && d >= element)
-                .map(|(_, d)| d),
-        );
-        Ok(found)
     }
 
     /// Refuses a list that has no element and goes on. Whatever reads such levels loses the

@@ -1,4 +1,4 @@
-//! Texts and byte strings: PLAIN and dictionary pages, in rows, structs and lists.
+//! Texts and byte strings, one a row: PLAIN and dictionary pages.
 
 use std::ops::Range;
 
@@ -9,56 +9,49 @@ use arrow_schema::DataType;
 use parquet::basic::{Encoding, Type as PhysicalType};
 
 use super::entries::{Entries, is_worth_taking};
-use super::records::Records;
 use super::string_builder::Strings;
-use crate::decode::PageRun;
 use crate::decode::bounds::{check_indices, decoded_size};
 use crate::decode::cursor::{OpenPage, PageCursor};
 use crate::encodings::indices::total_length;
 use crate::error::Result;
+use crate::levels::unpack_levels;
 use crate::limits::check_page_size;
 use crate::page::{DataPage, PageOpener};
-use crate::schema::Leaf;
+use crate::schema::{ColumnSchema, Leaf};
 
-/// Whether strings of this type can be read here.
-pub(crate) fn is_string(data_type: &DataType, leaf: &Leaf) -> bool {
-    leaf.physical == PhysicalType::BYTE_ARRAY
-        && matches!(
-            data_type,
-            DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary
-        )
-}
-
-/// Reads the strings of `rows`, numbered in the run, into an array without lists and
-/// structs, with the levels that locate them; `None` for other encodings.
-pub(crate) fn read(
+/// Decodes a column of strings outside of lists and structs; `None` for other columns and
+/// encodings.
+pub(crate) fn decode(
     opener: &mut PageOpener,
-    run: &PageRun,
-    leaf: &Leaf,
-    data_type: &DataType,
-    rows: Range<u64>,
-) -> Result<Option<(Records, ArrayRef)>> {
-    match data_type {
-        DataType::Utf8 => read_as::<Utf8Type>(opener, run, leaf, rows),
-        DataType::LargeUtf8 => read_as::<LargeUtf8Type>(opener, run, leaf, rows),
-        DataType::Binary => read_as::<BinaryType>(opener, run, leaf, rows),
-        DataType::LargeBinary => read_as::<LargeBinaryType>(opener, run, leaf, rows),
+    schema: &ColumnSchema,
+    cursor: PageCursor<'_>,
+) -> Result<Option<ArrayRef>> {
+    let leaf = cursor.leaf;
+    let levels = (leaf.max_repetition, leaf.max_definition);
+    if leaf.physical != PhysicalType::BYTE_ARRAY
+        || levels != (0, i16::from(schema.field.is_nullable()))
+    {
+        return Ok(None);
+    }
+    match schema.field.data_type() {
+        DataType::Utf8 => read_as::<Utf8Type>(opener, cursor),
+        DataType::LargeUtf8 => read_as::<LargeUtf8Type>(opener, cursor),
+        DataType::Binary => read_as::<BinaryType>(opener, cursor),
+        DataType::LargeBinary => read_as::<LargeBinaryType>(opener, cursor),
         _ => Ok(None),
     }
 }
 
 fn read_as<T: ByteArrayType>(
     opener: &mut PageOpener,
-    run: &PageRun,
-    leaf: &Leaf,
-    rows: Range<u64>,
-) -> Result<Option<(Records, ArrayRef)>> {
-    let mut cursor = PageCursor::new(leaf, run, rows);
-    let (mut records, mut strings) = (Records::new(leaf), Strings::<T>::new());
+    mut cursor: PageCursor<'_>,
+) -> Result<Option<ArrayRef>> {
+    let (leaf, codec) = (cursor.leaf, cursor.run.codec);
+    let (mut strings, mut definition) = (Strings::<T>::new(), Vec::new());
     let mut dictionary = None;
     while let Some(stored) = cursor.next()? {
         if stored.has_indices() && dictionary.is_none() {
-            let page = opener.take_dictionary(cursor.dictionary()?, run.codec)?;
+            let page = opener.take_dictionary(cursor.dictionary()?, codec)?;
             dictionary = Some(Entries::new(page)?);
         }
         let open = cursor.open(opener, &stored)?;
@@ -68,7 +61,9 @@ fn read_as<T: ByteArrayType>(
         let Some(size) = size_of(&open, leaf, dictionary.as_ref())? else {
             return Ok(None);
         };
-        records.append(&open)?;
+        if leaf.max_definition > 0 {
+            unpack_levels(page.definition, 1, open.levels.clone(), &mut definition)?;
+        }
         let taken = match &mut dictionary {
             Some(entries) if stored.has_indices() => {
                 append_indices(&mut strings, page, values, is_all, entries, size)?;
@@ -80,25 +75,14 @@ fn read_as<T: ByteArrayType>(
             let (data, start) = opener.take_values(size);
             strings.take_over(data, start, num_present)?;
         }
-        cursor.keep(opener, &stored);
     }
     if let Some(entries) = dictionary {
         opener.keep_dictionary(entries.dictionary);
     }
     cursor.finish(opener)?;
-    let element = leaf.descriptor.repeated_ancestor_def_level() as u8;
-    let present = if records.has_nulls() {
-        let (elements, max) = (
-            records.elements(leaf.max_repetition, element)?,
-            records.max_definition(),
-        );
-        let bits = BooleanBuffer::collect_bool(elements.len(), |i| elements[i] == max);
-        (bits.count_set_bits() < bits.len()).then_some(bits)
-    } else {
-        None
-    };
-    let array = strings.finish(present)?;
-    Ok(Some((records, array)))
+    let present = BooleanBuffer::collect_bool(definition.len(), |at| definition[at] == 1);
+    let has_nulls = present.count_set_bits() < present.len();
+    strings.finish(has_nulls.then_some(present)).map(Some)
 }
 
 /// Most bytes that the wanted strings of a page can take; they are checked to be there.

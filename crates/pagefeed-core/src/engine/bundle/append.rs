@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::buffers::renew;
 use crate::engine::Aligned;
 use crate::error::{Error, Result};
-use crate::huge_pages;
 use crate::infill::{Arranged, Pending, Postponed};
 use crate::tokens::{Numbers, TokenPage, Tokens};
 
@@ -128,7 +128,7 @@ fn append_tokens(joined: &mut Tokens, tokens: &Tokens, range: Range<usize>, coun
 fn extend<T: Copy>(into: &mut Vec<T>, from: &[T], count: usize) {
     if into.is_empty() {
         let count = count.max(from.len());
-        huge_pages::renew(into, count);
+        renew(into, count);
         into.reserve_exact(count);
     }
     into.extend_from_slice(from);

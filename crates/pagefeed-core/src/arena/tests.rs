@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::decode::tests::Random;
 
@@ -8,11 +10,11 @@ fn is_of_pool<T>(values: &Vec<T>) -> bool {
 
 /// Gives back as `give_back` does, to a pool of the test.
 fn give_back(pool: &mut Pool, memory: usize, bytes: usize) {
-    let is_kept = pool.keeps(bytes);
-    if !is_kept {
+    pool.keep(memory, bytes);
+    while let Some((memory, bytes)) = pool.take_surplus() {
         return_to_system(memory, bytes);
+        pool.free.entry(bytes).or_default().push(memory);
     }
-    pool.give_back(memory, bytes, is_kept);
 }
 
 /// A vector in the range. Other tests may hold the lock for a moment.
@@ -65,19 +67,8 @@ fn vectors_lie_apart_and_grow_and_move_with_their_values() {
 }
 
 #[test]
-fn a_vector_is_renewed_only_if_it_has_too_little() {
-    let mut values: Vec<u16> = in_range(50_000);
-    assert!(is_of_pool(&values));
-    let address = values.as_ptr();
-    renew(&mut values, 50_000);
-    assert_eq!(values.as_ptr(), address);
-    values.push(7);
-    renew(&mut values, 90_000);
-    assert_eq!((values.as_ptr(), values[0]), (address, 7));
-    values.clear();
-    renew(&mut values, 90_000);
-    assert!(values.as_ptr() != address);
-    // Too few, too many, and of a type that is no number.
+fn vectors_of_other_sizes_and_types_lie_elsewhere() {
+    assert!(is_of_pool(&in_range::<u16>(50_000)));
     assert!(vec::<u16>(MIN_BYTES / 2 - 1).is_none());
     assert!(vec::<u16>(MAX_BYTES / 2 + 1).is_none());
     assert!(vec::<u16>(usize::MAX).is_none());
@@ -91,59 +82,55 @@ fn a_lock_that_is_never_released_costs_addresses_only() {
     assert!(is_of_pool(&values));
     let address = values.as_ptr().addr();
     let held = loop {
-        if let Some(held) = pool(1) {
+        if let Some(held) = lock(1) {
             break held;
         }
     };
     assert!(vec::<u64>(10_000).is_none());
     drop(values);
-    let mut free = held.free.range(..=address).rev();
-    assert!(
-        free.next()
-            .is_none_or(|(start, free)| start + free.bytes <= address)
-    );
+    let free = held.free.values().flatten();
+    let kept = held.kept.iter().map(|(memory, _)| memory);
+    assert!(!free.chain(kept).any(|&memory| memory == address));
 }
 
 #[test]
-fn memory_waits_for_its_next_use_up_to_a_share_and_goes_back_beyond() {
+fn memory_waits_for_its_next_use_up_to_a_limit_and_goes_back_beyond() {
     let mut pool = Pool::new();
-    let size = 10 * UNIT;
-    let taken: Vec<usize> = (0..32).map(|_| pool.take(size).unwrap()).collect();
+    let size = KEPT_BYTES / 8;
     let byte = |memory: usize| {
         // SAFETY: this pool gave the memory to this test, in which one thread runs.
         unsafe { &mut *(memory as *mut u8) }
     };
+    let taken: Vec<usize> = (0..10).map(|_| pool.take(size).unwrap()).collect();
     for &memory in &taken {
         *byte(memory) = 1;
-    }
-    for &memory in &taken[..8] {
         give_back(&mut pool, memory, size);
     }
-    // The last of 24 in use could keep 3; the first are given back while more are.
-    assert_eq!((pool.num_used, pool.num_kept), (24 * size, 3 * size));
-    let kept = taken[..8].iter().filter(|&&memory| *byte(memory) == 1);
-    assert_eq!(kept.count(), 3);
-    // All eight are one piece, of which the begin is taken.
-    assert_eq!(pool.free.len(), 1);
-    assert_eq!(pool.take(7 * size), Some(taken[0]));
-    assert_eq!(pool.take(size + UNIT), Some(pool.end - size - UNIT));
-    assert_eq!(pool.take(size), Some(taken[7]));
-    assert_eq!((pool.free.len(), pool.num_kept), (0, 0));
-    // With the last one all goes back.
-    give_back(&mut pool, taken[0], 7 * size);
-    let last = pool.end - size - UNIT;
-    give_back(&mut pool, last, size + UNIT);
-    for &memory in &taken[7..] {
-        *byte(memory) = 1;
-        give_back(&mut pool, memory, size);
+    // Those that waited longest went back.
+    assert_eq!((pool.num_used, pool.num_kept), (0, KEPT_BYTES));
+    let kept = taken.iter().map(|&memory| *byte(memory));
+    assert!(kept.eq([0, 0, 1, 1, 1, 1, 1, 1, 1, 1]));
+    // What was given back last is taken first; what has no memory, before new addresses.
+    for &memory in taken[2..].iter().rev().chain(&[taken[1], taken[0]]) {
+        assert_eq!(pool.take(size), Some(memory));
     }
-    assert_eq!((pool.num_used, pool.num_kept, pool.end), (0, 0, pool.start));
-    assert_eq!(pool.take(size), Some(pool.start));
-    assert!(taken.iter().all(|&memory| *byte(memory) == 0));
+    let new = pool.take(size).unwrap();
+    assert_eq!((new + size, pool.num_kept), (pool.end, 0));
+    // Few pieces wait, and a share of what is in use if that is more.
+    let pieces: Vec<usize> = (0..100).map(|_| pool.take(UNIT).unwrap()).collect();
+    pieces
+        .iter()
+        .for_each(|&memory| give_back(&mut pool, memory, UNIT));
+    assert_eq!(pool.num_kept, KEPT_PIECES * UNIT);
+    let many: Vec<usize> = (0..99).map(|_| pool.take(size).unwrap()).collect();
+    many[..20]
+        .iter()
+        .for_each(|&memory| give_back(&mut pool, memory, size));
+    assert_eq!(pool.num_kept / size, (11 + 79) / KEPT_SHARE);
 }
 
 #[test]
-fn pieces_never_overlap_and_are_as_large_as_can_be() {
+fn pieces_never_overlap() {
     let mut random = Random(7);
     let mut pool = Pool::new();
     let mut used: BTreeMap<usize, usize> = BTreeMap::new();
@@ -155,25 +142,17 @@ fn pieces_never_overlap_and_are_as_large_as_can_be() {
             used.remove(&memory);
             give_back(&mut pool, memory, bytes);
         }
-        let free = pool
-            .free
-            .iter()
-            .map(|(&start, free)| (start, free.bytes, true));
-        let all = used.iter().map(|(&start, &bytes)| (start, bytes, false));
-        let mut pieces: Vec<_> = free.chain(all).collect();
+        let all = used.iter().map(|(&start, &bytes)| (start, bytes));
+        let free = pool.free.iter();
+        let free = free.flat_map(|(&bytes, starts)| starts.iter().map(move |&at| (at, bytes)));
+        let mut pieces: Vec<_> = all.chain(free).chain(pool.kept.iter().copied()).collect();
         pieces.sort_unstable();
-        let mut at = (pool.start, false);
-        for (start, bytes, is_free) in pieces {
-            assert!(start == at.0 && !(is_free && at.1));
-            at = (start + bytes, is_free);
-        }
-        assert_eq!((pool.num_used, at.0), (used.values().sum(), pool.end));
-        let sizes = pool.free.iter().map(|(&start, free)| (free.bytes, start));
-        assert!(sizes.collect::<BTreeSet<_>>() == pool.by_size);
-        assert_eq!(
-            pool.num_kept,
-            pool.free.values().map(|free| free.kept).sum()
-        );
+        let end = pieces.iter().fold(pool.start, |end, &(start, bytes)| {
+            assert_eq!(start, end);
+            end + bytes
+        });
+        assert_eq!((pool.num_used, end), (used.values().sum(), pool.end));
+        assert_eq!(pool.num_kept, pool.kept.iter().map(|piece| piece.1).sum());
     }
 }
 
@@ -183,13 +162,13 @@ fn only_whole_pages_go_back_to_the_system() {
     assert_eq!(within(kib(8), kib(12), kib(4)), Some(kib(8)..kib(20)));
     assert_eq!(within(kib(60), kib(200), kib(64)), Some(kib(64)..kib(256)));
     assert_eq!(within(kib(64), kib(64), kib(64)), Some(kib(64)..kib(128)));
-    // What lies beside these is in use.
+    // The rest of these pages is in use.
     assert_eq!(within(kib(64), kib(60), kib(64)), None);
     assert_eq!(within(kib(60), kib(64), kib(64)), None);
 }
 
 #[test]
-fn what_is_made_usable_grows_with_what_is_used_until_the_range_is_full() {
+fn usable_bytes_grow_with_what_is_used_until_the_range_is_full() {
     let mut pool = Pool::new();
     let mut taken = 0;
     while pool.take(MAX_BYTES).is_some() {
@@ -199,5 +178,5 @@ fn what_is_made_usable_grows_with_what_is_used_until_the_range_is_full() {
     assert_eq!(taken, RANGE / MAX_BYTES);
     let start = pool.start;
     give_back(&mut pool, start, MAX_BYTES);
-    assert_eq!(pool.take(MAX_BYTES), Some(pool.start));
+    assert_eq!(pool.take(MAX_BYTES), Some(start));
 }
