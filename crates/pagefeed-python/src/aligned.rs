@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use pagefeed_core::engine::Aligned;
 use pagefeed_core::error::Result;
+use pagefeed_core::index::Indexed;
 use pagefeed_core::page::PageOpener;
 use pagefeed_core::pages::aligned_column::AlignedColumn;
 use pagefeed_core::pages::dictionaries::DictionaryCache;
-use pagefeed_core::pages::indexed::Indexed;
 use pagefeed_core::pages::row_ranges::SharedPages;
 use pagefeed_core::pages::token_column::TokenColumn;
 use pagefeed_core::storage::Fetched;

@@ -5,19 +5,19 @@ use std::sync::atomic::AtomicBool;
 
 use arrow_schema::Field;
 use pagefeed_core::engine::Aligned;
+use pagefeed_core::engine::PageSource;
 use pagefeed_core::error::{Error, Result};
+use pagefeed_core::index::Indexed;
 use pagefeed_core::infill::Infilling;
 use pagefeed_core::metadata::TableSchema;
 use pagefeed_core::pages::absent::WithAbsent;
 use pagefeed_core::pages::aligned_column::AlignedColumn;
 use pagefeed_core::pages::dictionaries::DictionaryCache;
 use pagefeed_core::pages::flat::FlatField as CoreField;
-use pagefeed_core::pages::indexed::Indexed;
 use pagefeed_core::pages::infilled::InfilledPages;
 use pagefeed_core::pages::numbering::NumberedPages;
 use pagefeed_core::pages::row_column::{Column, mean_row_bytes, row_columns};
 use pagefeed_core::pages::row_ranges::SharedPages;
-use pagefeed_core::pages::source::ColumnSource;
 use pagefeed_core::pages::text::Tokenization;
 use pagefeed_core::pages::text_column::TextColumn;
 use pagefeed_core::pages::token_column::TokenColumn;
@@ -101,7 +101,7 @@ impl Tokens {
         payloads: Option<CoreField>,
         dictionaries: &Arc<DictionaryCache>,
         shared: &Arc<SharedPages>,
-    ) -> Result<Arc<dyn ColumnSource>> {
+    ) -> Result<Arc<dyn PageSource>> {
         let is_there = |kind: &AlignedSource| !matches!(kind, AlignedSource::Absent);
         if !self.aligned.iter().all(is_there) {
             let both = self.aligned.iter().zip(asked);
@@ -286,7 +286,7 @@ impl Columns {
         // Many pages of tokens share a page of another column.
         let shared = Arc::new(SharedPages::new(memory / 16 * 3));
         let payloads = |dataset| self.metadata.as_ref()?.payload_field(dataset);
-        let mut sources: Vec<(Arc<dyn ColumnSource>, Indexed)> = Vec::new();
+        let mut sources: Vec<(Arc<dyn PageSource>, Indexed)> = Vec::new();
         let mut infillings = Vec::new();
         for (dataset, tokens) in self.tokens.into_iter().enumerate() {
             let rows = tokens.column.clone();
@@ -320,7 +320,7 @@ fn text_column(
     how: Tokenization,
     token_ids: TokenIds,
     aligned: &[AlignedSource],
-) -> Result<Arc<dyn ColumnSource>> {
+) -> Result<Arc<dyn PageSource>> {
     let name = column.index.column().to_owned();
     let texts = TextColumn::new(column, how, Some(token_ids))?;
     match aligned {

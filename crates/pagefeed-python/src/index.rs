@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pagefeed_core::error::Result;
 use pagefeed_core::index::{BuildOptions, FileRange, Index as CoreIndex};
+use pagefeed_core::index::{Indexed, Lacking};
 use pagefeed_core::infill::{Infilling, arrange_lists, infilled_field};
 use pagefeed_core::limits::with_pages_below;
 use pagefeed_core::page::PageOpener;
-use pagefeed_core::pages::indexed::{Indexed, Lacking};
 use pagefeed_core::pages::reader::read_array;
 use pagefeed_core::pages::row_column::mean_row_bytes;
 use pagefeed_core::pages::text::Tokenization;

@@ -5,15 +5,15 @@ use std::sync::atomic::AtomicBool;
 
 use arrow_array::{Int64Array, StringArray};
 use arrow_schema::FieldRef;
+use pagefeed_core::engine::PageSource;
 use pagefeed_core::error::{Error, Result};
+use pagefeed_core::index::Indexed;
 use pagefeed_core::metadata::TableSchema;
 use pagefeed_core::pages::flat::FlatField;
-use pagefeed_core::pages::indexed::Indexed;
 use pagefeed_core::pages::metadata::{Origin, WithMetadata, common_fields};
 use pagefeed_core::pages::record_column::RecordValues;
 use pagefeed_core::pages::row_column::mean_row_bytes;
 use pagefeed_core::pages::row_ranges::SharedPages;
-use pagefeed_core::pages::source::ColumnSource;
 use pyo3::prelude::*;
 
 use crate::error::to_python;
@@ -99,9 +99,9 @@ impl Metadata {
     /// Pages of tokens with these columns of their rows.
     pub fn with(
         self,
-        sources: Vec<(Arc<dyn ColumnSource>, Indexed)>,
+        sources: Vec<(Arc<dyn PageSource>, Indexed)>,
         shared: &Arc<SharedPages>,
-    ) -> Result<Vec<(Arc<dyn ColumnSource>, Indexed)>> {
+    ) -> Result<Vec<(Arc<dyn PageSource>, Indexed)>> {
         let fields = self.fields()?;
         let spans = &self.are_spans;
         let of_datasets = sources.into_iter().zip(self.origins);
@@ -109,7 +109,7 @@ impl Metadata {
             .map(|((tokens, rows), origins)| {
                 let pages =
                     WithMetadata::new(tokens, rows.clone(), origins, &fields, spans, shared);
-                Ok((Arc::new(pages?) as Arc<dyn ColumnSource>, rows))
+                Ok((Arc::new(pages?) as Arc<dyn PageSource>, rows))
             })
             .collect()
     }

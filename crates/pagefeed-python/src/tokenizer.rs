@@ -7,7 +7,7 @@ use arrow_array::{ArrayRef, LargeBinaryArray};
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field};
 use pagefeed_core::error::{Error, Result};
-use pagefeed_core::pages::indexed::Indexed;
+use pagefeed_core::index::Indexed;
 use pagefeed_core::pages::reader::read_columns;
 use pagefeed_core::pages::text::{self, RowCounts, Texts, Tokenization, count_tokens};
 use pagefeed_core::storage::Fetched;

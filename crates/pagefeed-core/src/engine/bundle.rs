@@ -155,7 +155,7 @@ impl Bundle {
     pub(super) fn entry(&self, source: &dyn PageSource) -> PageEntry {
         let mut sum = PageEntry::default();
         for (page, _) in self.by_page() {
-            let page = source.entry(page);
+            let page = source.entry(page).unwrap_or_default();
             sum.file = page.file;
             let decoded = source.decoded_size(&page);
             sum.num_values = sum.num_values.saturating_add(page.num_values);

@@ -43,7 +43,7 @@ pub use destinations::Destinations;
 pub use documents::{AlignedLists, DocumentColumns, Documents, Pad};
 pub use page::Page;
 pub use plan::Plan;
-pub use source::{ExtraReads, Loading, PageEntry, PageSlice, PageSource, SliceReads, SliceSource};
+pub use source::{ExtraReads, Loading, PageEntry, PageSlice, PageSource, SliceReads};
 pub use stats::EngineStats;
 
 use crate::error::{Error, Kind, Result};

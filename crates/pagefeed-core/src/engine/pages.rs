@@ -127,7 +127,7 @@ impl PageTable {
         }
         let sizes = match bundle {
             Some(bundle) => bundle.entry(source),
-            None => source.entry(page.page),
+            None => source.entry(page.page).unwrap_or_default(),
         };
         let number = self.num_entered;
         self.num_entered += 1;
@@ -462,8 +462,8 @@ mod tests {
     struct Nothing;
 
     impl PageSource for Nothing {
-        fn entry(&self, _: u64) -> PageEntry {
-            PageEntry::default()
+        fn entry(&self, _: u64) -> Result<PageEntry> {
+            Ok(PageEntry::default())
         }
 
         fn decode(&self, _: u64, _: Loading<'_>) -> Result<Page> {

@@ -214,14 +214,14 @@ impl PreparedPlan {
     /// Chooses the pages whose segments are read without the page: those with few
     /// segments, or long ones.
     fn find_loose(&mut self, num_uses: &[u32], config: &EngineConfig, source: &dyn PageSource) {
-        let Some(slices) = source.slices().filter(|_| config.row_length > 0) else {
+        if config.row_length == 0 {
             return;
-        };
+        }
         let is_long = |tokens: u64| tokens <= config.row_length as u64 * MOST_LOOSE;
         let is_loose = |(&PageKey { page, .. }, &uses): (&PageKey, &u32)| {
             !self.bundles.contains_key(&page)
-                && slices
-                    .num_tokens(page)
+                && source
+                    .slice_tokens(page)
                     .is_some_and(|tokens| uses == 1 || is_long(tokens))
         };
         self.is_loose = self.pages.iter().zip(num_uses).map(is_loose).collect();

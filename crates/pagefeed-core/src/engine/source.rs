@@ -2,6 +2,7 @@
 
 use super::Page;
 use crate::error::{Error, Result};
+use crate::index::Indexed;
 use crate::page::PageOpener;
 use crate::storage::Fetched;
 use crate::tokens::TokenPage;
@@ -99,14 +100,20 @@ impl std::iter::Sum for ExtraReads {
     }
 }
 
-/// A source of pages by number.
+/// Pages by number: those of an index, those of several sources, or one page in memory.
 ///
 /// The engine calls `entry`, `decoded_size`, `num_in_flight` and `held_bytes` under its
 /// lock: they must be quick.
 pub trait PageSource: Send + Sync {
+    /// Returns the index of its pages, if they are of one: it gives page numbers, storage,
+    /// and locations of errors.
+    fn column(&self) -> Option<&Indexed> {
+        None
+    }
+
     /// Returns the facts of a page for the scheduler. Called once, when a plan has the
     /// page.
-    fn entry(&self, page: u64) -> PageEntry;
+    fn entry(&self, page: u64) -> Result<PageEntry>;
 
     /// Estimate of the decoded page's bytes, before it is loaded; it may become better
     /// as others are.
@@ -117,26 +124,45 @@ pub trait PageSource: Send + Sync {
     /// Pages that are best fetched at one time, ahead of being decoded; 0 if decoding a
     /// page may as well read it, as of local files.
     fn num_in_flight(&self) -> usize {
-        0
+        let column = self.column();
+        column.map_or(0, |column| column.storage.num_in_flight())
     }
 
     /// Reads what is needed to decode each of `pages`, unless the source keeps it.
     /// Called only for pages in flight.
     fn fetch(&self, pages: &[u64]) -> Result<Vec<Fetched>> {
-        Ok(pages.iter().map(|_| Fetched::default()).collect())
+        match self.column() {
+            Some(column) => column.fetch(pages, |page| column.index.run_ranges(page, true)),
+            None => Ok(pages.iter().map(|_| Fetched::default()).collect()),
+        }
     }
 
     /// Decodes a page from what was fetched, and reads the rest.
     fn decode(&self, page: u64, loading: Loading<'_>) -> Result<Page>;
 
-    /// The source of slices of pages, if some pages need not be decoded for their
-    /// tokens.
-    fn slices(&self) -> Option<&dyn SliceSource> {
+    /// Tokens of a page that stores plain tokens, so that slices of it can be read; `None`
+    /// for a page that must be decoded.
+    fn slice_tokens(&self, _page: u64) -> Option<u64> {
         None
     }
 
+    /// Reads slices of pages that store plain tokens; neighbours are read together.
+    /// `buffer` is scratch memory. An error names one of the pages.
+    fn read_slices(
+        &self,
+        slices: &mut [&mut PageSlice],
+        _buffer: &mut Vec<u8>,
+    ) -> Result<SliceReads, (u64, Error)> {
+        let page = slices.first().map_or(0, |slice| slice.page);
+        Err((page, Error::internal("the page must be decoded")))
+    }
+
     /// Advice: the page will be read soon.
-    fn will_need(&self, _page: u64) {}
+    fn will_need(&self, page: u64) {
+        if let Some(column) = self.column() {
+            column.will_need(page);
+        }
+    }
 
     /// Bytes that the source itself keeps between loads (decoded dictionaries);
     /// they count against the budget.
@@ -150,22 +176,10 @@ pub trait PageSource: Send + Sync {
     }
 
     /// Adds file and location of `page` to an error.
-    fn locate(&self, error: Error, _page: u64) -> Error {
-        error
+    fn locate(&self, error: Error, page: u64) -> Error {
+        match self.column() {
+            Some(column) => column.locate_page(error, page),
+            None => error,
+        }
     }
-}
-
-/// A source whose files store plain tokens, so that slices of pages can be read.
-pub trait SliceSource {
-    /// Tokens of a page whose slices may be read; `None` for a page that must be
-    /// decoded.
-    fn num_tokens(&self, page: u64) -> Option<u64>;
-
-    /// Reads slices of such pages; neighbours are read together. `buffer` is scratch
-    /// memory. An error names one of the pages.
-    fn read_slices(
-        &self,
-        slices: &mut [&mut PageSlice],
-        buffer: &mut Vec<u8>,
-    ) -> Result<SliceReads, (u64, Error)>;
 }

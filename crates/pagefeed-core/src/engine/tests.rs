@@ -132,14 +132,14 @@ impl PageSource for Formula {
         Ok(page_of(page))
     }
 
-    fn entry(&self, page: u64) -> PageEntry {
-        PageEntry {
+    fn entry(&self, page: u64) -> Result<PageEntry> {
+        Ok(PageEntry {
             file: (page / self.file_pages.max(1)) as usize,
             ..PageEntry::new(
                 self.stored.unwrap_or(10),
                 num_tokens(page) as usize * 8 + 16,
             )
-        }
+        })
     }
 
     fn will_need(&self, page: u64) {

@@ -2,24 +2,23 @@
 
 use std::sync::Arc;
 
-use crate::engine::{ExtraReads, Loading, Page, PageEntry, PageSlice, SliceReads, SliceSource};
+use crate::engine::{ExtraReads, Loading, Page, PageEntry, PageSlice, PageSource, SliceReads};
 use crate::error::{Error, Result};
-use crate::pages::indexed::Indexed;
-use crate::pages::source::ColumnSource;
+use crate::index::Indexed;
 use crate::storage::Fetched;
 use crate::tokens::{Numbers, TokenPage};
 
 /// Pages of tokens whose aligned columns are in the order of batches. Columns that the
 /// dataset lacks are absent, and batches get padding for them.
 pub struct WithAbsent {
-    pages: Arc<dyn ColumnSource>,
+    pages: Arc<dyn PageSource>,
     /// For each column of batches, whether the pages have it.
     has: Vec<bool>,
 }
 
 impl WithAbsent {
     /// The `pages`, which have some of the columns of batches, in their order.
-    pub fn new(pages: Arc<dyn ColumnSource>, has: Vec<bool>) -> Self {
+    pub fn new(pages: Arc<dyn PageSource>, has: Vec<bool>) -> Self {
         Self { pages, has }
     }
 
@@ -36,7 +35,7 @@ impl WithAbsent {
     }
 }
 
-impl ColumnSource for WithAbsent {
+impl PageSource for WithAbsent {
     fn column(&self) -> Option<&Indexed> {
         self.pages.column()
     }
@@ -59,18 +58,12 @@ impl ColumnSource for WithAbsent {
         Ok(Page::Tokens(page))
     }
 
-    fn slices(&self) -> Option<&dyn SliceSource> {
-        self.pages.slices().is_some().then_some(self)
-    }
-
     fn extra_reads(&self) -> ExtraReads {
         self.pages.extra_reads()
     }
-}
 
-impl SliceSource for WithAbsent {
-    fn num_tokens(&self, page: u64) -> Option<u64> {
-        self.pages.slices()?.num_tokens(page)
+    fn slice_tokens(&self, page: u64) -> Option<u64> {
+        self.pages.slice_tokens(page)
     }
 
     fn read_slices(
@@ -78,11 +71,7 @@ impl SliceSource for WithAbsent {
         slices: &mut [&mut PageSlice],
         buffer: &mut Vec<u8>,
     ) -> Result<SliceReads, (u64, Error)> {
-        let Some(source) = self.pages.slices() else {
-            let page = slices.first().map_or(0, |slice| slice.page);
-            return Err((page, Error::internal("pages without slices")));
-        };
-        let reads = source.read_slices(slices, buffer)?;
+        let reads = self.pages.read_slices(slices, buffer)?;
         for slice in slices {
             self.add_absent(&mut slice.loaded);
         }

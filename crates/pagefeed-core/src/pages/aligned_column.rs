@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use crate::decode::{NumberRows, OpenedRun, decode_number_dictionary};
 use crate::error::{Error, Result};
+use crate::index::Indexed;
 use crate::index::PageRecord;
 use crate::page::PageOpener;
 use crate::pages::dictionaries::{DictionaryCache, KeptDictionary};
 use crate::pages::dictionary_fetch::DictionaryFetch;
-use crate::pages::indexed::Indexed;
 use crate::pages::reader;
 use crate::pages::row_ranges::{PageRows, SharedPage, SharedPages};
 use crate::storage::{Fetched, Storage};

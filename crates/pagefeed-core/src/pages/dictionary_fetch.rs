@@ -4,11 +4,16 @@
 //! continues with other pages while a dictionary is on its way.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::dictionaries::{Claim, DictionaryCache, Key};
-use crate::storage::Fetched;
+use super::dictionaries::{Claim, DictionaryCache, KeptDictionary, Key};
+use super::token_ids::TokenIds;
+use crate::error::Result;
+use crate::index::{Indexed, PageRecord};
+use crate::storage::{Fetched, Storage};
+use crate::tokens::Dictionary;
 
 /// The dictionaries that the pages of one fetch need.
 pub(super) struct DictionaryFetch<'a> {
@@ -69,6 +74,50 @@ impl<'a> DictionaryFetch<'a> {
             }
         }
         fetched
+    }
+}
+
+impl Indexed {
+    /// Returns the identity of a dictionary of its files.
+    pub(super) fn key(&self, record: &PageRecord, offset: u64) -> Key {
+        (Arc::as_ptr(&self.index) as usize, record.file, offset)
+    }
+
+    /// Returns the dictionary of a page, if it has one: from the cache, or read and
+    /// decoded.
+    pub(super) fn dictionary(
+        &self,
+        dictionaries: &DictionaryCache,
+        record: &PageRecord,
+        token_ids: Option<TokenIds>,
+        storage: &dyn Storage,
+        decode: impl FnOnce(&[u8]) -> Result<Dictionary>,
+    ) -> Result<Option<KeptDictionary>> {
+        let Some(range) = &record.dictionary else {
+            return Ok(None);
+        };
+        let load = || {
+            let file = &self.index.file(record.file as usize);
+            let dictionary = Arc::new(decode(&storage.read(file, range.clone())?)?);
+            Ok(KeptDictionary {
+                holds_ids_only: token_ids.is_none_or(|ids| ids.hold(&dictionary)),
+                dictionary,
+            })
+        };
+        let key = self.key(record, range.start);
+        dictionaries.get_or_load(key, load).map(Some)
+    }
+
+    /// Whether the dictionary of a page, if it has one, is to be fetched with it.
+    pub(super) fn wants_dictionary(
+        &self,
+        record: &PageRecord,
+        number: usize,
+        dictionaries: &mut DictionaryFetch<'_>,
+    ) -> bool {
+        let wants =
+            |range: &Range<u64>| dictionaries.brings(number, self.key(record, range.start), range);
+        record.dictionary.as_ref().is_none_or(wants)
     }
 }
 

@@ -6,12 +6,11 @@ use std::sync::Arc;
 use arrow_schema::DataType;
 
 use crate::decode::conform;
-use crate::engine::{ExtraReads, Loading, Page, PageEntry};
+use crate::engine::{ExtraReads, Loading, Page, PageEntry, PageSource};
 use crate::error::{Error, Result};
+use crate::index::Indexed;
 use crate::infill::{Infilling, Postponed, arrange_lists};
 use crate::page::PageOpener;
-use crate::pages::indexed::Indexed;
-use crate::pages::source::ColumnSource;
 use crate::storage::Fetched;
 use crate::tokens::{PerToken, TokenPage, arrange};
 
@@ -20,7 +19,7 @@ const TOKEN_BYTES: usize = 4;
 
 /// Pages of tokens, or of lists, with their documents infilled.
 pub struct InfilledPages {
-    pages: Arc<dyn ColumnSource>,
+    pages: Arc<dyn PageSource>,
     /// Index that numbers the rows of these pages.
     rows: Indexed,
     infilling: Arc<Infilling>,
@@ -34,7 +33,7 @@ pub struct InfilledPages {
 impl InfilledPages {
     /// Returns the `pages` of tokens infilled; they belong to the index `rows`.
     pub fn new(
-        pages: Arc<dyn ColumnSource>,
+        pages: Arc<dyn PageSource>,
         rows: Indexed,
         infilling: Arc<Infilling>,
         fillings: Vec<PerToken>,
@@ -85,7 +84,7 @@ impl InfilledPages {
     }
 }
 
-impl ColumnSource for InfilledPages {
+impl PageSource for InfilledPages {
     fn column(&self) -> Option<&Indexed> {
         self.pages.column()
     }

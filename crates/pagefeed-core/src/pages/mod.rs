@@ -1,7 +1,7 @@
 //! Pages as the engine loads them: found by number, read, decoded, and held against
 //! what the index promises.
 //!
-//! Each column of a dataset is a [`source`] of pages: [`token_column`] those of tokens,
+//! Each column of a dataset is a source of pages: [`token_column`] those of tokens,
 //! [`row_column`] any others, as Arrow arrays, [`text_column`] texts as the tokens that
 //! they come to, [`record_column`] what lies in the records of flat files. [`numbering`]
 //! numbers several through.
@@ -13,8 +13,8 @@
 //!
 //! [`infilled`] are pages of tokens or lists whose documents are infilled.
 //!
-//! [`indexed`] is an index with the storage of its files; [`reader`] reads one page as
-//! an Arrow array; [`flat`] those of files that are not Parquet. [`dictionaries`] keeps
+//! [`reader`] reads one page as an Arrow array; [`flat`] those of files that are not
+//! Parquet. [`dictionaries`] keeps
 //! dictionaries between loads, `dictionary_fetch` has each fetched once, [`token_ids`]
 //! refuses numbers that are not tokens.
 
@@ -24,7 +24,6 @@ pub mod dictionaries;
 mod dictionary_fetch;
 pub mod flat;
 mod flat_slices;
-pub mod indexed;
 pub mod infilled;
 pub mod metadata;
 pub mod numbering;
@@ -33,7 +32,6 @@ pub mod record_column;
 pub mod row_column;
 pub mod row_ranges;
 mod sizes;
-pub mod source;
 pub mod stream_spans;
 pub mod text;
 pub mod text_column;

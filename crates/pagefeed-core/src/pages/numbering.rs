@@ -3,14 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::engine::{
-    ExtraReads, Loading, Page, PageEntry, PageSlice, PageSource, SliceReads, SliceSource,
-};
+use crate::engine::{ExtraReads, Loading, Page, PageEntry, PageSlice, PageSource, SliceReads};
 use crate::error::{Error, Result};
 use crate::pages::dictionaries::DictionaryCache;
-use crate::pages::indexed::Indexed;
 use crate::pages::row_ranges::SharedPages;
-use crate::pages::source::ColumnSource;
 use crate::storage::Fetched;
 
 /// Pages of several sources, numbered through in their order.
@@ -25,7 +21,7 @@ pub struct NumberedPages {
 
 /// A source, and the range of its page numbers.
 struct Numbered {
-    source: Arc<dyn ColumnSource>,
+    source: Arc<dyn PageSource>,
     /// The numbers of its pages.
     pages: Range<u64>,
 }
@@ -33,17 +29,14 @@ struct Numbered {
 impl NumberedPages {
     /// Numbers the pages of `sources`, which keep `dictionaries` and `shared` together.
     pub fn new(
-        sources: Vec<Arc<dyn ColumnSource>>,
+        sources: Vec<Arc<dyn PageSource>>,
         dictionaries: Arc<DictionaryCache>,
         shared: Arc<SharedPages>,
     ) -> Self {
-        let in_flight = |source: &Arc<dyn ColumnSource>| {
-            let column = source.column();
-            column.map_or(0, |column| column.storage.num_in_flight())
-        };
-        let num_in_flight = sources.iter().map(in_flight).max().unwrap_or(0);
+        let in_flight = sources.iter().map(|source| source.num_in_flight());
+        let num_in_flight = in_flight.max().unwrap_or(0);
         let mut num_pages = 0;
-        let numbered = |source: Arc<dyn ColumnSource>| {
+        let numbered = |source: Arc<dyn PageSource>| {
             let first = num_pages;
             num_pages += source.column().map_or(1, |column| column.index.num_pages());
             let pages = first..num_pages;
@@ -72,24 +65,16 @@ impl NumberedPages {
         }
     }
 
-    fn source(&self, kind: usize) -> &dyn ColumnSource {
+    fn source(&self, kind: usize) -> &dyn PageSource {
         &*self.sources[kind].source
-    }
-
-    /// Returns the index of a page's column, and the number of the page in it.
-    fn indexed(&self, page: u64) -> Option<(&Indexed, u64)> {
-        let (kind, page) = self.find(page).ok()?;
-        Some((self.source(kind).column()?, page))
     }
 }
 
 impl PageSource for NumberedPages {
-    fn entry(&self, page: u64) -> PageEntry {
-        let entry = self.find(page).and_then(|(kind, page)| {
-            let entry = self.source(kind).entry(page)?;
-            Ok(PageEntry { kind, ..entry })
-        });
-        entry.unwrap_or_default()
+    fn entry(&self, page: u64) -> Result<PageEntry> {
+        let (kind, page) = self.find(page)?;
+        let entry = self.source(kind).entry(page)?;
+        Ok(PageEntry { kind, ..entry })
     }
 
     fn decoded_size(&self, entry: &PageEntry) -> usize {
@@ -124,16 +109,9 @@ impl PageSource for NumberedPages {
         self.source(kind).decode(page, loading)
     }
 
-    fn slices(&self) -> Option<&dyn SliceSource> {
-        let mut sources = self.sources.iter();
-        sources
-            .any(|numbered| numbered.source.slices().is_some())
-            .then_some(self)
-    }
-
     fn will_need(&self, page: u64) {
-        if let Some((column, page)) = self.indexed(page) {
-            column.will_need(page);
+        if let Ok((kind, page)) = self.find(page) {
+            self.source(kind).will_need(page);
         }
     }
 
@@ -147,17 +125,15 @@ impl PageSource for NumberedPages {
     }
 
     fn locate(&self, error: Error, page: u64) -> Error {
-        match self.indexed(page) {
-            Some((column, page)) => column.locate_page(error, page),
-            None => error,
+        match self.find(page) {
+            Ok((kind, page)) => self.source(kind).locate(error, page),
+            Err(_) => error,
         }
     }
-}
 
-impl SliceSource for NumberedPages {
-    fn num_tokens(&self, page: u64) -> Option<u64> {
+    fn slice_tokens(&self, page: u64) -> Option<u64> {
         let (kind, page) = self.find(page).ok()?;
-        self.source(kind).slices()?.num_tokens(page)
+        self.source(kind).slice_tokens(page)
     }
 
     fn read_slices(
@@ -171,14 +147,11 @@ impl SliceSource for NumberedPages {
             let own = slices.iter_mut();
             let own = own.filter(|slice| numbered.pages.contains(&slice.page));
             let mut own: Vec<&mut PageSlice> = own.map(|slice| &mut **slice).collect();
-            let Some(first) = own.first().map(|slice| slice.page) else {
+            if own.is_empty() {
                 continue;
-            };
-            let source = numbered.source.slices();
-            let source =
-                source.ok_or_else(|| (first, Error::internal("the page must be decoded")))?;
+            }
             own.iter_mut().for_each(|slice| slice.page -= before);
-            let result = source.read_slices(&mut own, buffer);
+            let result = numbered.source.read_slices(&mut own, buffer);
             own.iter_mut().for_each(|slice| slice.page += before);
             let reads = result.map_err(|(page, error)| (page + before, error))?;
             sum.reads += reads.reads;

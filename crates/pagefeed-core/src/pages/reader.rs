@@ -13,10 +13,9 @@ use arrow_select::take::take;
 
 use crate::decode::{conform, decode_array, with_defaults};
 use crate::error::{Error, Result};
-use crate::index::PageRecord;
+use crate::index::{Indexed, PageRecord};
 use crate::page::PageOpener;
 use crate::pages::flat;
-use crate::pages::indexed::Indexed;
 use crate::pages::sizes::saturated;
 use crate::storage::Fetched;
 use crate::tokens::TokenPage;

@@ -7,12 +7,11 @@ use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field, FieldRef};
 
 use crate::decode::conform;
-use crate::engine::{ExtraReads, Loading, Page, PageEntry};
+use crate::engine::{ExtraReads, Loading, Page, PageEntry, PageSource};
 use crate::error::{Error, Result};
+use crate::index::Indexed;
 use crate::pages::flat::{self, FlatField};
-use crate::pages::indexed::Indexed;
 use crate::pages::sizes::entry_of;
-use crate::pages::source::ColumnSource;
 use crate::pages::stream_spans::{StreamSpans, spans_type};
 use crate::storage::Fetched;
 use crate::tokens::{Numbers, TokenPage};
@@ -103,7 +102,7 @@ pub(super) struct RecordPages {
     pub data_type: DataType,
 }
 
-impl ColumnSource for RecordPages {
+impl PageSource for RecordPages {
     fn column(&self) -> Option<&Indexed> {
         Some(&self.column.column)
     }

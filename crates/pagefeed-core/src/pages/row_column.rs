@@ -7,17 +7,16 @@ use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, Field, FieldRef};
 
 use crate::decode::conform;
-use crate::engine::{Loading, Page, PageEntry};
+use crate::engine::{Loading, Page, PageEntry, PageSource};
 use crate::error::{Error, Result};
+use crate::index::Indexed;
 use crate::index::{Index, PageRecord};
 use crate::infill::{Infilling, infilled_field};
 use crate::page::PageOpener;
-use crate::pages::indexed::Indexed;
 use crate::pages::infilled::InfilledPages;
 use crate::pages::reader::read_array;
 use crate::pages::record_column::{RecordColumn, RecordPages};
 use crate::pages::sizes::{entry_of, saturated};
-use crate::pages::source::ColumnSource;
 use crate::pages::text::Tokenization;
 use crate::pages::text_column::TextColumn;
 use crate::pages::token_ids::TokenIds;
@@ -104,7 +103,7 @@ impl Column {
 }
 
 /// Pages of one column.
-type Source = Arc<dyn ColumnSource>;
+type Source = Arc<dyn PageSource>;
 
 /// Returns the columns of several datasets, `names.len()` for each, and their types in
 /// all. `token_ids` belong to the first column of each dataset.
@@ -199,7 +198,7 @@ impl RowColumn {
     }
 }
 
-impl ColumnSource for RowColumn {
+impl PageSource for RowColumn {
     fn column(&self) -> Option<&Indexed> {
         Some(&self.column)
     }
@@ -228,7 +227,7 @@ impl ColumnSource for RowColumn {
 /// An array in memory, as a single page.
 struct Values(ArrayRef);
 
-impl ColumnSource for Values {
+impl PageSource for Values {
     fn column(&self) -> Option<&Indexed> {
         None
     }

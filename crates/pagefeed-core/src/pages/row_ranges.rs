@@ -9,10 +9,10 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef};
 
 use super::dictionaries::{Cache, Cached, Key};
-use super::indexed::Indexed;
 use super::sizes::saturated;
 use crate::decode::OpenedRun;
 use crate::error::{Error, Result};
+use crate::index::Indexed;
 use crate::index::PageRecord;
 use crate::sync::{Mutex, PoisonError};
 

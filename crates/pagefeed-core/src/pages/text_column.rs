@@ -4,12 +4,11 @@ use arrow_array::ArrayRef;
 use arrow_schema::DataType;
 
 use crate::decode::conform;
-use crate::engine::{Loading, Page, PageEntry};
+use crate::engine::{Loading, Page, PageEntry, PageSource};
 use crate::error::{Error, Result};
+use crate::index::Indexed;
 use crate::page::PageOpener;
-use crate::pages::indexed::Indexed;
 use crate::pages::reader::read_columns;
-use crate::pages::source::ColumnSource;
 use crate::pages::text::Tokenization;
 use crate::pages::token_ids::TokenIds;
 use crate::storage::Fetched;
@@ -109,7 +108,7 @@ impl TextColumn {
     }
 }
 
-impl ColumnSource for TextColumn {
+impl PageSource for TextColumn {
     fn column(&self) -> Option<&Indexed> {
         Some(&self.column)
     }

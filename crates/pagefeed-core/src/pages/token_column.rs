@@ -3,17 +3,16 @@
 use std::sync::Arc;
 
 use crate::decode::{decode_dictionary, decode_tokens_into};
-use crate::engine::{Loading, Page, PageEntry, PageSlice, SliceReads, SliceSource};
+use crate::engine::{Loading, Page, PageEntry, PageSlice, PageSource, SliceReads};
 use crate::error::{Error, Result};
+use crate::index::Indexed;
 use crate::index::PageRecord;
 use crate::page::PageOpener;
 use crate::pages::aligned_column::AlignedColumn;
 use crate::pages::dictionaries::DictionaryCache;
 use crate::pages::dictionary_fetch::DictionaryFetch;
 use crate::pages::flat::{self, FlatField};
-use crate::pages::indexed::Indexed;
 use crate::pages::sizes::{entry_of, saturated};
-use crate::pages::source::ColumnSource;
 use crate::pages::token_ids::TokenIds;
 use crate::pages::{flat_slices, reader};
 use crate::storage::{Fetched, FileRanges};
@@ -181,7 +180,7 @@ impl TokenColumn {
     }
 }
 
-impl ColumnSource for TokenColumn {
+impl PageSource for TokenColumn {
     fn column(&self) -> Option<&Indexed> {
         Some(&self.column)
     }
@@ -224,15 +223,12 @@ impl ColumnSource for TokenColumn {
             .map(Page::Tokens)
     }
 
-    fn slices(&self) -> Option<&dyn SliceSource> {
+    fn slice_tokens(&self, page: u64) -> Option<u64> {
         // A storage that answers late is better asked for pages, ahead of their use.
         let is_flat = self.column.index.as_flat().is_some();
-        (is_flat && self.column.storage.num_in_flight() == 0).then_some(self)
-    }
-}
-
-impl SliceSource for TokenColumn {
-    fn num_tokens(&self, page: u64) -> Option<u64> {
+        if !is_flat || self.column.storage.num_in_flight() > 0 {
+            return None;
+        }
         let record = self.column.index.page(page).ok()?;
         Some(record.num_values)
     }

@@ -6,9 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use pagefeed_core::engine::{
-    Engine, Loading, Page, PageEntry, PageSlice, PageSource, SliceReads, SliceSource,
-};
+use pagefeed_core::engine::{Engine, Loading, Page, PageEntry, PageSlice, PageSource, SliceReads};
 use pagefeed_core::error::{Error, Kind, Result};
 use pagefeed_core::storage::Fetched;
 use pagefeed_core::sync::simulated::{self, Random, sleep};
@@ -233,15 +231,11 @@ impl PageSource for Made {
         Ok(Page::Tokens(tokens_of(page, count, loading.recycle)))
     }
 
-    fn entry(&self, page: u64) -> PageEntry {
-        PageEntry {
+    fn entry(&self, page: u64) -> Result<PageEntry> {
+        Ok(PageEntry {
             file: (page / self.file_pages) as usize,
             ..PageEntry::new(10, num_tokens(page) as usize * 8 + 16)
-        }
-    }
-
-    fn slices(&self) -> Option<&dyn SliceSource> {
-        self.has_slices.then_some(self as _)
+        })
     }
 
     fn locate(&self, error: Error, page: u64) -> Error {
@@ -251,11 +245,10 @@ impl PageSource for Made {
     fn held_bytes(&self) -> usize {
         self.kept.load(Ordering::Relaxed)
     }
-}
 
-impl SliceSource for Made {
-    fn num_tokens(&self, page: u64) -> Option<u64> {
-        page.is_multiple_of(3).then(|| num_tokens(page))
+    fn slice_tokens(&self, page: u64) -> Option<u64> {
+        let is_plain = self.has_slices && page.is_multiple_of(3);
+        is_plain.then(|| num_tokens(page))
     }
 
     fn read_slices(

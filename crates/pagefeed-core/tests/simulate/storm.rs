@@ -40,8 +40,8 @@ struct Weather {
 }
 
 impl PageSource for Weather {
-    fn entry(&self, _: u64) -> PageEntry {
-        PageEntry::new(10, LENGTH * 8 + 16)
+    fn entry(&self, _: u64) -> Result<PageEntry> {
+        Ok(PageEntry::new(10, LENGTH * 8 + 16))
     }
 
     fn decode(&self, page: u64, _: Loading<'_>) -> Result<Page> {

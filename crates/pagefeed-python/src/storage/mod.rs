@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pagefeed_core::error::{Error, Kind, Result};
-use pagefeed_core::pages::indexed::Indexed;
+use pagefeed_core::index::Indexed;
 use pagefeed_core::parallel::on_threads;
 use pagefeed_core::storage::Storage;
 use pagefeed_core::store::Store;

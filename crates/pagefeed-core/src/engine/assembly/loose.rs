@@ -92,10 +92,7 @@ impl LooseSlices {
             slice.per_row = per_row;
         }
         let mut slices: Vec<&mut PageSlice> = self.slices[..count].iter_mut().collect();
-        let page = all[first].page;
-        let source = batch.source.slices();
-        let source = source.ok_or_else(|| (page, Error::internal("the page must be decoded")))?;
-        let reads = source.read_slices(&mut slices, &mut self.buffer)?;
+        let reads = batch.source.read_slices(&mut slices, &mut self.buffer)?;
         self.reads.reads += reads.reads;
         self.reads.bytes += reads.bytes;
         Ok(())

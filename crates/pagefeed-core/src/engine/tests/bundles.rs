@@ -197,7 +197,9 @@ fn a_load_of_a_bundle_counts_the_page_that_it_joins() {
         layout: layout(None),
         ..config(1, 1 << 20, TokenType::I64)
     };
-    let (buffers, decoded) = (config.batch_bytes(), |page| source.entry(page).decoded_size);
+    let (buffers, decoded) = (config.batch_bytes(), |page| {
+        source.entry(page).unwrap().decoded_size
+    });
     let engine = Engine::new(source.clone(), config).unwrap();
     engine.submit(plan_of(&[(0, 0)], None)).unwrap();
     let plans = engine.plan_bytes();

@@ -27,8 +27,8 @@ impl PageSource for Sized {
         Ok(self.page(page))
     }
 
-    fn entry(&self, page: u64) -> PageEntry {
-        PageEntry::new(0, self.0[page as usize])
+    fn entry(&self, page: u64) -> Result<PageEntry> {
+        Ok(PageEntry::new(0, self.0[page as usize]))
     }
 }
 
@@ -125,7 +125,7 @@ impl PageSource for Keeping {
         Ok(self.pages.page(page))
     }
 
-    fn entry(&self, page: u64) -> PageEntry {
+    fn entry(&self, page: u64) -> Result<PageEntry> {
         self.pages.entry(page)
     }
 

@@ -59,15 +59,10 @@ fn a_panic_among_slices_leaves_the_account_right() {
         fn decode(&self, _: u64, _: Loading<'_>) -> Result<Page> {
             Err(Error::invalid("no page is loaded"))
         }
-        fn entry(&self, _: u64) -> PageEntry {
-            PageEntry::new(0, 100)
+        fn entry(&self, _: u64) -> Result<PageEntry> {
+            Ok(PageEntry::new(0, 100))
         }
-        fn slices(&self) -> Option<&dyn SliceSource> {
-            Some(self)
-        }
-    }
-    impl SliceSource for Slices {
-        fn num_tokens(&self, _: u64) -> Option<u64> {
+        fn slice_tokens(&self, _: u64) -> Option<u64> {
             Some(10)
         }
         fn read_slices(
@@ -138,8 +133,8 @@ fn tokens_that_do_not_fit_and_pages_too_short_are_named() {
                 ..TokenPage::default()
             }))
         }
-        fn entry(&self, _: u64) -> PageEntry {
-            PageEntry::new(0, 100)
+        fn entry(&self, _: u64) -> Result<PageEntry> {
+            Ok(PageEntry::new(0, 100))
         }
         fn locate(&self, error: Error, page: u64) -> Error {
             error.in_file("some.parquet").at_page(page)

@@ -65,8 +65,8 @@ impl PageSource for OfEpochs {
         }))
     }
 
-    fn entry(&self, _: u64) -> PageEntry {
-        PageEntry::new(0, 80)
+    fn entry(&self, _: u64) -> Result<PageEntry> {
+        Ok(PageEntry::new(0, 80))
     }
 }
 

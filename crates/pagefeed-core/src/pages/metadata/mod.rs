@@ -12,16 +12,15 @@ use arrow_select::concat::concat;
 use arrow_select::take::take;
 
 use crate::decode::conform;
-use crate::engine::{ExtraReads, Loading, Page, PageEntry, PageSlice, SliceReads, SliceSource};
+use crate::engine::{ExtraReads, Loading, Page, PageEntry, PageSlice, PageSource, SliceReads};
 use crate::error::{Error, Result};
+use crate::index::Indexed;
 use crate::metadata::{spans, unwrapped};
 use crate::page::PageOpener;
-use crate::pages::indexed::Indexed;
 use crate::pages::reader::read_array;
 use crate::pages::row_column::mean_row_bytes;
 use crate::pages::row_ranges::{PageRows, SharedPage, SharedPages};
 use crate::pages::sizes::saturated;
-use crate::pages::source::ColumnSource;
 use crate::pages::stream_spans::StreamSpans;
 use crate::storage::{Fetched, FileRanges};
 use crate::tokens::TokenPage;
@@ -31,7 +30,7 @@ pub use origin::{Origin, common_fields};
 
 /// Pages of tokens, together with metadata of their rows.
 pub struct WithMetadata {
-    tokens: Arc<dyn ColumnSource>,
+    tokens: Arc<dyn PageSource>,
     /// Numbers the rows of the pages of tokens.
     rows: Indexed,
     columns: Vec<Column>,
@@ -43,7 +42,7 @@ impl WithMetadata {
     /// Returns the pages of `tokens`, which belong to the index `rows`, with columns of
     /// the same files. `shared` keeps pages that several of them need.
     pub fn new(
-        tokens: Arc<dyn ColumnSource>,
+        tokens: Arc<dyn PageSource>,
         rows: Indexed,
         origins: Vec<Origin>,
         fields: &[FieldRef],
@@ -203,7 +202,7 @@ impl WithMetadata {
     }
 }
 
-impl ColumnSource for WithMetadata {
+impl PageSource for WithMetadata {
     fn column(&self) -> Option<&Indexed> {
         Some(&self.rows)
     }
@@ -253,10 +252,10 @@ impl ColumnSource for WithMetadata {
         Ok(Page::Tokens(decoded))
     }
 
-    fn slices(&self) -> Option<&dyn SliceSource> {
+    fn slice_tokens(&self, page: u64) -> Option<u64> {
         let mut origins = self.columns.iter().map(|column| &column.origin);
         let has_pages = origins.any(|origin| matches!(origin, Origin::Pages(_)));
-        (!has_pages && self.tokens.slices().is_some()).then_some(self)
+        self.tokens.slice_tokens(page).filter(|_| !has_pages)
     }
 
     fn extra_reads(&self) -> ExtraReads {
@@ -267,22 +266,13 @@ impl ColumnSource for WithMetadata {
         let spans = self.spans().map(StreamSpans::extra_reads);
         std::iter::once(own).chain(spans).sum()
     }
-}
-
-impl SliceSource for WithMetadata {
-    fn num_tokens(&self, page: u64) -> Option<u64> {
-        self.tokens.slices()?.num_tokens(page)
-    }
 
     fn read_slices(
         &self,
         slices: &mut [&mut PageSlice],
         buffer: &mut Vec<u8>,
     ) -> Result<SliceReads, (u64, Error)> {
-        let page = slices.first().map_or(0, |slice| slice.page);
-        let tokens = self.tokens.slices();
-        let tokens = tokens.ok_or_else(|| (page, Error::internal("the page must be decoded")))?;
-        let reads = tokens.read_slices(slices, buffer)?;
+        let reads = self.tokens.read_slices(slices, buffer)?;
         self.tell(slices)?;
         Ok(reads)
     }

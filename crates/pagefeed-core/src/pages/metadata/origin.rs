@@ -8,8 +8,8 @@ use arrow_select::take::take;
 
 use crate::decode::conform;
 use crate::error::{Error, Result};
+use crate::index::Indexed;
 use crate::metadata::{inner, spans};
-use crate::pages::indexed::Indexed;
 use crate::pages::stream_spans::{StreamSpans, spans_type};
 use crate::schema::common::common_field;
 use crate::tokens::TokenPage;

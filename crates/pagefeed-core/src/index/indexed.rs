@@ -1,17 +1,13 @@
 //! An index, and where its files are read.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
 
+use super::page_index::Index;
+use super::record::PageRecord;
 use crate::error::{Error, Result};
-use crate::index::{Index, PageRecord};
-use crate::pages::dictionaries::{DictionaryCache, KeptDictionary, Key};
-use crate::pages::dictionary_fetch::DictionaryFetch;
-use crate::pages::token_ids::TokenIds;
 use crate::storage::{Fetched, FileRanges, Storage, fetch};
-use crate::tokens::Dictionary;
 
 /// An index whose pages are to be read.
 #[derive(Clone)]
@@ -36,48 +32,6 @@ pub struct Lacking {
 }
 
 impl Indexed {
-    /// Returns the identity of a dictionary of its files.
-    pub(super) fn key(&self, record: &PageRecord, offset: u64) -> Key {
-        (Arc::as_ptr(&self.index) as usize, record.file, offset)
-    }
-
-    /// Returns the dictionary of a page, if it has one: from the cache, or read and
-    /// decoded.
-    pub(super) fn dictionary(
-        &self,
-        dictionaries: &DictionaryCache,
-        record: &PageRecord,
-        token_ids: Option<TokenIds>,
-        storage: &dyn Storage,
-        decode: impl FnOnce(&[u8]) -> Result<Dictionary>,
-    ) -> Result<Option<KeptDictionary>> {
-        let Some(range) = &record.dictionary else {
-            return Ok(None);
-        };
-        let load = || {
-            let file = &self.index.file(record.file as usize);
-            let dictionary = Arc::new(decode(&storage.read(file, range.clone())?)?);
-            Ok(KeptDictionary {
-                holds_ids_only: token_ids.is_none_or(|ids| ids.hold(&dictionary)),
-                dictionary,
-            })
-        };
-        let key = self.key(record, range.start);
-        dictionaries.get_or_load(key, load).map(Some)
-    }
-
-    /// Whether the dictionary of a page, if it has one, is to be fetched with it.
-    pub(super) fn wants_dictionary(
-        &self,
-        record: &PageRecord,
-        number: usize,
-        dictionaries: &mut DictionaryFetch<'_>,
-    ) -> bool {
-        let wants =
-            |range: &Range<u64>| dictionaries.brings(number, self.key(record, range.start), range);
-        record.dictionary.as_ref().is_none_or(wants)
-    }
-
     /// Fetches ranges of several pages, unless they may as well be read when they are
     /// decoded.
     pub(crate) fn fetch(
@@ -94,7 +48,7 @@ impl Indexed {
     }
 
     /// Adds file and location of a page to an error.
-    pub(super) fn locate(&self, error: Error, record: &PageRecord) -> Error {
+    pub(crate) fn locate(&self, error: Error, record: &PageRecord) -> Error {
         error
             .in_file(self.index.path(record.file as usize))
             .in_chunk(record.row_group, self.index.column())
