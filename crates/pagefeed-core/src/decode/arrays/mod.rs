@@ -1,6 +1,7 @@
 //! Pages decoded into Arrow arrays.
 
 pub(crate) mod conform;
+mod decimals;
 mod entries;
 pub(crate) mod fallback;
 mod nested;
@@ -87,6 +88,7 @@ pub fn decode_array_by(
         None => {
             let array = fallback::decode(opener, schema, runs, first_row, num_rows)?;
             let array = nested::with_outer_nulls(array, &schema.field)?;
+            decimals::check(&array)?;
             if schema.needs_validation {
                 array.to_data().validate_full()?;
             }
