@@ -11,6 +11,8 @@ CODE = re.compile(r"`[^`]*`")
 COMMENT = re.compile(r"\s*//[/!]? ?(.*)")
 ASIDE = re.compile(r"(?<![:\"\w/])// (.*)")
 STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
+HEADLINE = re.compile(r"(?:\A|^(?![ \t]*//[/!]).*\n)[ \t]*//[/!] ?(.*)", re.MULTILINE)
+"""The first line of each comment of documentation in Rust."""
 END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`(])|\n\s*\n|\n(?=\s*[-*|] )")
 
 
@@ -22,8 +24,11 @@ def sentences_of_source(path: Path) -> Iterator[str]:
             yield " ".join(sentence.split())
 
 
-def headlines_of_python(path: Path) -> Iterator[str]:
+def headlines_of_source(path: Path) -> Iterator[str]:
     """First lines of the docstrings of a file, those of attributes included."""
+    if path.suffix == ".rs":
+        yield from HEADLINE.findall(path.read_text())
+        return
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             yield str(node.value.value).partition("\n")[0]

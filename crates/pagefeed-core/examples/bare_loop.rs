@@ -239,7 +239,7 @@ fn thread_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-/// What [`run_loop`] is to do.
+/// Task of [`run_loop`].
 const DECOMPRESS: u32 = 0;
 const BARE: u32 = 1;
 

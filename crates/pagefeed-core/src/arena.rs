@@ -40,7 +40,7 @@ const KEPT_SHARE: usize = 8;
 /// forked while another thread held it.
 const ATTEMPTS: usize = 1000;
 
-/// Where the range of [`POOL`] begins; 0 before its first use.
+/// Start of the range of [`POOL`]; 0 before its first use.
 static START: AtomicUsize = AtomicUsize::new(0);
 /// Bytes asked for, while they are less than [`FIRST_BYTES`].
 static ASKED: AtomicUsize = AtomicUsize::new(0);
@@ -152,7 +152,7 @@ fn give_back(memory: usize, bytes: usize) {
 
 /// A range of addresses, in pieces. All bytes are multiples of [`UNIT`].
 struct Pool {
-    /// Where the range begins; 0 before its first use.
+    /// Start of the range; 0 before its first use.
     start: usize,
     /// End of the bytes that may be written.
     usable: usize,

@@ -102,7 +102,7 @@ fn engines_agree_on_texts_by_chance() {
                 let text = mixed(number, &["<|end|>", "the", " the"]);
                 assert_eq!(ids(&fast, &text), ids(&exact, &text), "{text:?}");
             }
-            // A document is as long as it is, whatever the file says of truncation.
+            // A document is as long as it is, even if the file asks for truncation.
             assert_eq!(ids(&fast, "the the the the").len(), 4);
             let is_token = ids(&fast, "<|end|>") == [261];
             assert_eq!(is_token, !as_text);

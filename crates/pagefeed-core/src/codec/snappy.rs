@@ -126,7 +126,7 @@ fn fast_steps(stored: &[u8], read: usize, output: &mut [u8], written: usize) -> 
                 }
                 repeat(to, distance, length);
             } else {
-                // `copy`, not `copy_nonoverlapping`: bytes behind `length` may overlap.
+                // `copy`, not `copy_nonoverlapping`: bytes after `length` may overlap.
                 ptr::copy(source, to, MAX_LENGTH);
             }
             (from, to) = (next, to.add(length));
@@ -146,7 +146,7 @@ fn fast_steps(stored: &[u8], read: usize, output: &mut [u8], written: usize) -> 
 #[cold]
 #[inline(never)]
 unsafe fn repeat(to: *mut u8, distance: usize, length: usize) {
-    // SAFETY: every write begins within `length` bytes behind `to` and is at most a
+    // SAFETY: every write begins within `length` bytes after `to` and is at most a
     // pattern long; every read is of as many bytes, at least one of them before `to`.
     unsafe {
         let source = to.sub(distance).cast_const();
@@ -181,7 +181,7 @@ fn careful_step(
 ) -> Option<(usize, usize)> {
     let tag = usize::from(*stored.get(read)?);
     let behind = read + 1;
-    // The number in the first `count` bytes behind the tag.
+    // The number in the first `count` bytes after the tag.
     let little_endian = |count: usize| {
         let bytes = stored.get(behind..behind + count)?.iter().rev();
         Some(bytes.fold(0, |value, &byte| value << 8 | usize::from(byte)))

@@ -1,4 +1,4 @@
-//! What a page decodes to, computed before memory is taken for it.
+//! The decoded size of a page, computed before memory is taken for it.
 //!
 //! A page may stand for far more than its bytes: a run of five bytes is two billion
 //! values, an index of one bit names a text of a megabyte, a string of no bytes repeats
@@ -18,8 +18,8 @@
 //! not those it was written with, and other rows would be read. Left may be only what
 //! honest writers pad with.
 //!
-//! The size is held against [`MAX_DECODED_PAGE_BYTES`](crate::limits::MAX_DECODED_PAGE_BYTES), or what the thread was told to
-//! [`limit_pages`](crate::limits::limit_pages) to, and what comes from nothing but nulls against
+//! The size is held against [`MAX_DECODED_PAGE_BYTES`](crate::limits::MAX_DECODED_PAGE_BYTES), or the limit of the thread, see
+//! [`limit_pages`](crate::limits::limit_pages), and memory for nothing but nulls against
 //! [`MAX_PADDING_BYTES`]. Within those, large memory is asked for so that the system may
 //! refuse it: see [`crate::buffers`].
 

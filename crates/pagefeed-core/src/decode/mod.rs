@@ -2,7 +2,7 @@
 //!
 //! [`decode_tokens`] and the fast paths of [`decode_array`] are written by hand for what
 //! language-model data is; everything else goes through the `parquet` crate's own reader
-//! behind its `RowGroups` seam. What a page may decode to is decided in `bounds`, for all
+//! through its `RowGroups` trait. What a page may decode to is decided in `bounds`, for all
 //! of them, before memory is taken for it.
 
 pub(crate) mod arrays;

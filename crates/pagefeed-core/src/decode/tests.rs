@@ -1,4 +1,4 @@
-//! What the unit tests share: naive encoders and hand-made leaves and headers.
+//! Tools of the unit tests: naive encoders and hand-made leaves and headers.
 
 use std::sync::Arc;
 

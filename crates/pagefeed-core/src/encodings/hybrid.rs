@@ -57,7 +57,7 @@ impl<'a> Runs<'a> {
     }
 
     /// Returns the bytes left once the values asked for are read. Refuses values that are
-    /// left: whoever wrote the page wrote more of them.
+    /// left: the writer of the page wrote more of them.
     pub(crate) fn end(&self) -> Result<&'a [u8]> {
         match self.num_left {
             0 => Ok(self.bytes),
@@ -167,7 +167,7 @@ impl Packed<'_> {
         ((load_u64(self.bytes, bit / 8) >> (bit % 8)) & mask) as u32
     }
 
-    /// How many of values `from..to` equal `value`.
+    /// Number of values in `from..to` that equal `value`.
     pub(crate) fn count_equal(&self, value: u32, from: usize, to: usize) -> usize {
         self.matches(value, from, to)
             .map(|(_, matches)| matches.count_ones() as usize)

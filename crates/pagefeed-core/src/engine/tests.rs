@@ -169,7 +169,7 @@ fn random_plan(random: &mut Random, num_batches: usize, num_pages: u64) -> (Plan
     random_plan_of(ROWS, random, num_batches, num_pages)
 }
 
-/// The same for batches of so many rows.
+/// The same for batches of another number of rows.
 fn random_plan_of(
     rows: usize,
     random: &mut Random,

@@ -84,7 +84,7 @@ impl Index {
         for file in files {
             let (schema, tables) = match (file.pages, &known) {
                 (FilePages::Found(schema, mut tables, rows), _) => {
-                    // Of a table, a struct may have got fields since.
+                    // A struct of a table may have got fields since.
                     let num_missing = most_leaves.saturating_sub(tables.len());
                     tables.extend(missing(num_missing, &rows)?);
                     (schema, tables)

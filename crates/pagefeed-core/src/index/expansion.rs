@@ -1,4 +1,4 @@
-//! What the values of a column take once another reader decodes them, before it does: found
+//! Sizes of the values of a column once another reader decodes them, known before it does: found
 //! from page headers and dictionaries, in little memory.
 
 use parquet::basic::{Encoding, Type};
@@ -14,10 +14,10 @@ use crate::limits::{MAX_DECODED_PAGE_BYTES, check_page_size};
 use crate::schema::{ColumnSchema, Leaf};
 use crate::storage::{FileId, Storage};
 
-/// Bytes of a value beside it: levels, an offset or a view.
+/// Bytes that come with a value: levels, an offset or a view.
 const BESIDE: u64 = 16;
 
-/// What values take as arrays.
+/// Sizes of values as arrays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expansion {
     /// Bytes of all of them.

@@ -1,5 +1,5 @@
-//! The files of an index: arrays of one length, of which a mapped index has none in memory of
-//! its own.
+//! The files of an index: arrays of one length, which a mapped index does not
+//! copy.
 
 use arrow_array::builder::StringBuilder;
 use arrow_array::cast::AsArray;

@@ -1,4 +1,4 @@
-//! What files without pages of their own hold, as far as an index of them says it.
+//! The contents of flat files, which have no pages, as their index describes them.
 
 use arrow_array::types::UInt32Type;
 use arrow_array::{ArrayRef, RecordBatch};
@@ -29,7 +29,7 @@ impl Records {
     pub(super) fn check(&self) -> Result<()> {
         if !self.number.data_type().is_integer() {
             let name = self.number.name();
-            return Err(Error::invalid(format!("{name:?} is no type of tokens")));
+            return Err(Error::invalid(format!("tokens cannot be {name:?}")));
         }
         let end = self.offset.checked_add(self.number.num_bytes());
         if end.is_none_or(|end| end > self.size) {

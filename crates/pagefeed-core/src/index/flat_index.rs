@@ -1,4 +1,4 @@
-//! Indexes of files without pages of their own.
+//! Indexes of flat files, which have no pages.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! An index that others wrote, held against the footers of its files.
 //!
-//! Whoever writes an index says where the pages of a column lie. Before anything else is read
+//! The writer of an index says where the pages of a column lie. Before anything else is read
 //! of a local file, its footer must be the one that was indexed, and must have these pages in
-//! the chunks of the column. Of remote files that would be a request more for each: they are
-//! compared where that is asked for, see [`Index::changed_files`].
+//! the chunks of the column. That would be another request for each remote file: these are compared
+//! where that is asked for, see [`Index::changed_files`].
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,7 +20,7 @@ impl Index {
     pub fn of_others(&self) -> Result<Self> {
         if self.flat.is_some() || self.of_table {
             return Err(Error::corrupt(
-                "it is no index of a column of Parquet files",
+                "it is not an index of a column of Parquet files",
             ));
         }
         let is_remote = |file| AtomicBool::new(self.path(file).contains("://"));

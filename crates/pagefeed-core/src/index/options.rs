@@ -1,4 +1,4 @@
-//! How to build an index.
+//! Options of building an index.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ pub struct BuildOptions {
     pub by_row_group: bool,
     /// Whether rows of files that lack the column are null, if another file has it.
     pub missing_as_null: bool,
-    /// How the columns of a table are found in its files; by name without a table.
+    /// Names of the columns of a table in its files; by name without a table.
     pub naming: Option<Arc<Naming>>,
     /// Verify CRCs of pages read while building.
     pub verify_checksums: bool,

@@ -308,7 +308,7 @@ impl Index {
             "first_values" => each(numbers, found, |page| pages.first_value_of_page(page)),
             "pages_of_rows" => each(numbers, found, |row| pages.page_of_row(row)),
             "pages_of_values" => each(numbers, found, |value| pages.page_of_value(value)),
-            _ => Err(Error::invalid(format!("{table} is no table"))),
+            _ => Err(Error::invalid(format!("there is no table {table}"))),
         }
     }
 

@@ -105,7 +105,7 @@ impl Run {
             let bytes = table.byte_range(found);
             flags |= table.flags(found);
             match stretches.last_mut() {
-                _ if bytes.is_empty() => {} // Of a file that lacks the column.
+                _ if bytes.is_empty() => {} // A run of a file that lacks the column.
                 Some(last) if last.end == bytes.start => last.end = bytes.end,
                 _ => stretches.push(bytes),
             }

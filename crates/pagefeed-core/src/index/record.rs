@@ -1,4 +1,4 @@
-//! Where a page lies.
+//! The location of a page.
 
 use std::ops::Range;
 

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 pub const CHECKSUM: &str = "pagefeed.checksum";
 /// Placeholder of the checksum, a CRC-32 as hexadecimal digits.
 pub const UNSEALED: &str = "00000000";
-/// Bytes of a file, at most, that is copied: whoever cuts it ends no process that maps it.
+/// Bytes of a file, at most, that is copied: if it is cut, no process that maps it ends.
 pub const COPIED_BYTES: u64 = 1 << 20;
 /// Bytes of the footer's length and the magic at the end of an Arrow file.
 const TRAILER: usize = 10;

@@ -210,7 +210,7 @@ fn from_batch(batch: &RecordBatch) -> Result<Index> {
     let column = text(COLUMN)?.clone();
     let driving: usize = text(DRIVING_LEAF)?
         .parse()
-        .map_err(|_| Error::corrupt("the driving leaf is no number"))?;
+        .map_err(|_| Error::corrupt("the driving leaf is not a number"))?;
     let tables: Vec<_> = (0..batch.num_rows())
         .map(|row| Table::from_batch(batch, row))
         .collect::<Result<_>>()?;

@@ -211,7 +211,7 @@ impl Arranged {
         3 + u32::from(self.has_end)
     }
 
-    /// Parts of the row, which has `num_tokens` of its own.
+    /// Parts of the row, which has `num_tokens` before infilling.
     ///
     /// With the prefix first these are prefix, suffix and middle, with a marker before
     /// each. With the suffix first (variant 2 of the paper) the markers of prefix and

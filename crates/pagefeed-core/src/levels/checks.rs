@@ -1,4 +1,4 @@
-//! What every page of levels must be.
+//! Checks of every page of levels.
 
 use crate::encodings::hybrid::{Run, Runs};
 use crate::error::{Error, Result};

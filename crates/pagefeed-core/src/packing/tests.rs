@@ -182,7 +182,7 @@ fn sequences_of_few_and_of_many_documents_stand_in_random_order() {
             "{correlation}"
         );
     }
-    // Of 60 blocks the first ones are not alike either.
+    // The first ones of 60 blocks are not alike either.
     let mean = firsts.iter().sum::<f64>() / firsts.len() as f64;
     assert!(mean.abs() < 4.5 / (firsts.len() as f64).sqrt(), "{mean}");
 }

@@ -29,7 +29,7 @@ pub(super) fn common_type(first: &DataType, second: &DataType) -> Option<DataTyp
         (T::Utf8 | T::LargeUtf8, T::Utf8 | T::LargeUtf8) => T::LargeUtf8,
         (T::Binary | T::LargeBinary, T::Binary | T::LargeBinary) => T::LargeBinary,
         (T::Struct(first), T::Struct(second)) => T::Struct(common_fields(first, second)?),
-        // Images of the hub, whose paths were left out, beside plain ones.
+        // Images of the hub, whose paths were left out, with plain ones.
         (T::Struct(fields), plain) | (plain, T::Struct(fields))
             if matches!(plain, T::Binary | T::LargeBinary) && fields.len() == 1 =>
         {

@@ -1,6 +1,6 @@
 //! Schemas without annotations that the crate does not take: numbers that the format does not
 //! define, which some old writers left, and those that contradict a physical or a logical type.
-//! They say nothing about the values. Of a list or a map the logical type stands, as the format
+//! They say nothing about the values. The logical type of a list or a map stands, as the format
 //! has it.
 
 use std::borrow::Cow;
@@ -21,7 +21,7 @@ const DECIMAL: i32 = 5;
 /// The last logical type that the crate knows.
 const LAST_KNOWN: i16 = 18;
 
-/// What an element says about its values.
+/// Facts of an element about its values.
 #[derive(Default)]
 struct Annotations {
     is_leaf: bool,
@@ -31,7 +31,7 @@ struct Annotations {
     logical: Option<i16>,
 }
 
-/// Returns the list of schema elements without types that nobody knows yet, and with the scale of
+/// Returns the list of schema elements without types that are not known yet, and with the scale of
 /// decimals, which is 0 where it is left out.
 pub fn known_only(list: &[u8]) -> Result<Cow<'_, [u8]>> {
     rewritten(list, |own| {

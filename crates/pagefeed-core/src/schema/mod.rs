@@ -1,4 +1,4 @@
-//! Which leaves a column name selects, and how they become Arrow.
+//! Leaves that a column name selects, and their Arrow types.
 
 pub mod common;
 pub mod converted;
@@ -48,7 +48,7 @@ impl ColumnSchema {
     /// Selects `column` (a top-level name, or the dotted path of a leaf or of an
     /// inner node) in the schema of `footer`.
     ///
-    /// INT96 is a time in microseconds, or in nanoseconds where these may be told: see
+    /// INT96 is a time in microseconds, or in nanoseconds where these may matter: see
     /// [`rewrite::timestamp_type`].
     pub fn resolve(footer: &[u8], column: &str, of_table: bool) -> Result<Self> {
         let tree = SchemaTree::of_footer(footer)?;

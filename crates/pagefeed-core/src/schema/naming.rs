@@ -1,7 +1,7 @@
 //! Files of a table, whose columns are found by field ids, or by names that only files
-//! know: their footers, with the names of the table in place of their own.
+//! know: their footers, with the names of the table in place of those of the files.
 //!
-//! Whatever reads a footer so renamed finds the columns of the table, and no others.
+//! A reader of such a footer finds the columns of the table, and no others.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -46,7 +46,7 @@ pub enum TableKind {
     Map(Box<[TableKind; 2]>),
 }
 
-/// How the columns of a table are found in its files.
+/// Names of the columns of a table in its files.
 #[derive(Clone, Debug)]
 pub struct Naming {
     /// The columns.

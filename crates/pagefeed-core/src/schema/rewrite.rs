@@ -146,7 +146,7 @@ pub fn is_int96(physical: PhysicalType, data_type: &DataType) -> bool {
 }
 
 /// Returns the type of INT96 timestamps: nanoseconds, which are exact for the years
-/// 1677 to 2262, or microseconds if the writer's times are no finer.
+/// 1677 to 2262, or microseconds if the writer's times are not finer.
 ///
 /// Arguments: whether Spark wrote the file, the Arrow type of the column that the writer
 /// had, and whether the file is one of a table, whose times are microseconds of UTC.

@@ -1,4 +1,4 @@
-//! What is written is read back by the parquet crate, whatever it was given at once.
+//! The parquet crate reads written files back, for values given in any portions.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What the tests share: folders, files, and what an index must say of them.
+//! Tools of the tests: folders, files, and the facts an index must have of them.
 
 use std::fs;
 use std::path::{Path, PathBuf};

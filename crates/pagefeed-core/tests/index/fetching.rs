@@ -1,4 +1,4 @@
-//! What a fetch brings: all that decoding takes.
+//! A fetch brings all that decoding takes.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

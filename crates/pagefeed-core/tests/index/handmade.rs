@@ -90,17 +90,17 @@ fn levels(levels: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What stands where a page can stand.
+/// Bytes at the place of a page.
 pub enum Part {
     /// A version 1 page of a `repeated int32`: its repetition levels.
     V1(Vec<u8>),
     /// Version 2, with the number of rows its header claims.
     V2(Vec<u8>, i64),
-    /// A dictionary page of so many values.
+    /// A dictionary page of this number of values.
     Dictionary(usize),
     /// An index page.
     Index,
-    /// Bytes that are no page.
+    /// Bytes that are not a page.
     Gap(usize),
 }
 

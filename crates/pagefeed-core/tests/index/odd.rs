@@ -40,7 +40,7 @@ fn records_that_span_pages_belong_to_the_page_they_begin_in() {
         let pages = records(&index);
         let found: Vec<_> = pages.iter().map(numbers).collect();
         assert_eq!(found, [(0, 2, 12, false), (2, 1, 2, true)]);
-        // The second record ends in the page after the one that has none of its own.
+        // The second record ends in the page after the one that begins none.
         assert_eq!(pages[0].offset + pages[0].compressed_size, pages[1].offset);
         assert_eq!(pages[0].tail_size, pages[1].compressed_size);
         assert_eq!(pages[1].tail_size, 0);
@@ -82,7 +82,7 @@ fn odd_parts_are_left_out() {
         // PLAIN pages need no dictionary.
         assert_eq!(index.page(0).unwrap().dictionary, None);
     }
-    // Without an end behind the last value, and with the size too small (PARQUET-816).
+    // Without an end after the last value, and with the size too small (PARQUET-816).
     file.parts.push(Part::Gap(40));
     file.extra_size = -60;
     let path = folder.file("b", &file.bytes());

@@ -136,7 +136,7 @@ fn counts_that_do_not_add_up_are_refused() {
         ("few rows", few_rows),
         ("more values", more_values),
         ("fewer values", fewer_values),
-        ("behind the footer", behind_footer),
+        ("after the footer", behind_footer),
         ("first page mid-record", mid),
         ("late dictionary", late),
     ] {

@@ -1,4 +1,4 @@
-//! What the command line asks for.
+//! Arguments of the command line.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a seed makes of an engine, its pages and plans, and those who use it.
+//! An engine, its pages and plans, and its users, as a seed makes them.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use pagefeed_core::sync::simulated::Random;
 use crate::pages::{Fault, Made, Planned};
 use crate::plans::{Course, PADDING};
 
-/// What a seed makes of an engine and those who use it.
+/// An engine and its users, as a seed makes them.
 pub struct Case {
     pub config: EngineConfig,
     pub course: Course,

@@ -17,7 +17,7 @@ use crate::case::Case;
 /// Longer than anything takes that ends.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// What the threads of a consumer share.
+/// State that the threads of a consumer share.
 pub struct Consumer {
     pub case: Case,
     engine: RefCell<Option<Arc<Engine>>>,
@@ -51,7 +51,7 @@ impl Consumer {
         }
     }
 
-    /// What must hold at every step, and when all threads wait.
+    /// Promises that must hold at every step, and when all threads wait.
     pub fn watch(&self, all_wait: bool) {
         let engine = match self.engine.try_borrow() {
             Ok(engine) => engine.clone(),
@@ -115,7 +115,7 @@ impl Consumer {
         started.ok()
     }
 
-    /// What the first thread does.
+    /// Work of the first thread.
     fn run(&self, engine: &Engine) {
         self.submit(engine, 0);
         for _ in 0..self.case.patience {
@@ -142,7 +142,7 @@ impl Consumer {
         }
     }
 
-    /// What another thread does that takes batches.
+    /// Work of another thread that takes batches.
     fn take_all(&self, engine: &Engine) {
         for _ in 0..self.case.patience {
             if self.is_closing.get() {
@@ -167,7 +167,7 @@ impl Consumer {
         engine.close();
     }
 
-    /// Submits batches behind those submitted, or from a number on where there are none.
+    /// Submits batches after those submitted, or from a number on where there are none.
     fn submit(&self, engine: &Engine, from: usize) {
         note("submits");
         let total = self.case.course.expected.len();
@@ -185,7 +185,7 @@ impl Consumer {
             )
         };
         let plan = self.case.course.plan(from..from + count);
-        // Noted before: another thread may take what was submitted before this one goes on.
+        // Noted before: another thread may take what was submitted before this one continues.
         let before = self.submitted.replace(0..0);
         let begin = if before.is_empty() {
             from
@@ -322,7 +322,7 @@ impl Consumer {
         }
     }
 
-    /// After an error: goes on at the batch that failed, or behind it.
+    /// After an error: continues at the batch that failed, or after it.
     fn recover(&self, engine: &Engine) -> bool {
         if self.submitted.borrow().is_empty() || self.is_closing.get() {
             return true;
@@ -378,7 +378,7 @@ impl Consumer {
                 engine.submit(Plan::default()),
             ];
             if results.iter().any(Result::is_ok) {
-                fail("an engine that was closed goes on");
+                fail("an engine that was closed continues");
             }
         }
         drop(engine);
@@ -420,5 +420,5 @@ impl Consumer {
 struct Shared(Rc<Consumer>);
 
 // SAFETY: they are coroutines of one thread of the system, and borrow no cell while
-// others go on.
+// others run.
 unsafe impl Send for Shared {}

@@ -19,7 +19,7 @@ impl Consumer {
         };
         let Some(next) = next else {
             if seeks == self.num_seeks.get() && self.case.num_takers == 1 {
-                fail("a batch comes that nobody planned");
+                fail("a batch comes that no plan has");
             }
             self.drop_batch(batch);
             return;
@@ -37,7 +37,7 @@ impl Consumer {
         let mut early = self.early.borrow_mut();
         let mut near = submitted.clone().filter(|number| !early.contains(number));
         let Some(number) = near.find(|&number| self.case.course.expected[number] == found) else {
-            fail(&format!("a batch comes that nobody planned: {found:?}"));
+            fail(&format!("a batch comes that no plan has: {found:?}"));
         };
         early.push(number);
         while let Some(at) = early.iter().position(|&one| one == submitted.start) {
@@ -79,7 +79,7 @@ impl Consumer {
         let near = next..(next + num_early + self.case.num_takers);
         let named = error.location().page;
         let is_named = |page: u64, fault| match fault {
-            // Of pages that are joined, the first is named where the reader itself fails.
+            // The first of joined pages is named where the reader itself fails.
             Fault::Panics => named.map_or(self.case.source.has_slices, |named| {
                 (named..named + 3).contains(&page)
             }),

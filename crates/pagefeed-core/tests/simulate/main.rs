@@ -28,10 +28,10 @@ use consumer::Consumer;
 use sharing::Sharing;
 use storm::Storm;
 
-/// One world of so many is of dictionaries alone that threads share.
+/// One world in this number is of dictionaries alone that threads share.
 const SHARING: u64 = 16;
 
-/// One world of so many is a long run with a storm in the middle.
+/// One world in this number is a long run with a storm in the middle.
 const STORM: u64 = 2048;
 
 thread_local! {
@@ -84,8 +84,7 @@ fn settings(random: &mut Random, is_traced: bool, watch: Option<Watch>) -> Setti
     }
 }
 
-/// Whether the world of a seed leaves memory behind whenever it is lived through: what is
-/// made once stays.
+/// Whether the world of a seed leaks memory whenever it runs; what is made once stays.
 fn is_lost(seed: u64) -> bool {
     let before = memory::bytes();
     live(seed, false);

@@ -13,7 +13,7 @@ use pagefeed_core::sync::simulated::{self, Random, sleep};
 use pagefeed_core::sync::{Condvar, Mutex, PoisonError};
 use pagefeed_core::tokens::{TokenPage, Tokens};
 
-/// What befalls a page whenever it is read.
+/// Fault of a page whenever it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The storage refuses it.
@@ -24,7 +24,7 @@ pub enum Fault {
     Short,
     /// Its file is another by now.
     Changed,
-    /// Whoever reads it panics.
+    /// A thread that reads it panics.
     Panics,
     /// The storage never answers.
     Never,
@@ -52,7 +52,7 @@ pub fn token(page: u64, position: u64) -> u16 {
     (page.wrapping_mul(131) + position * 7) as u16
 }
 
-/// Where rows of a page begin.
+/// Tokens at which rows of a page begin.
 pub fn row_offsets(page: u64) -> [u32; 4] {
     let first = 3 + (page.wrapping_mul(13) % 5) as u32;
     [0, first, first, num_tokens(page) as u32]
@@ -72,12 +72,12 @@ pub struct Made {
     /// Longest time that an answer takes, in nanoseconds.
     pub latency: u64,
     pub faults: RefCell<HashMap<u64, Planned>>,
-    /// What Python's threads hold while they compute, if pages are made with it.
+    /// The lock that Python's threads hold while they compute, if pages are made with it.
     pub gil: Option<Arc<Mutex<()>>>,
-    /// Set when nobody wants an answer any more.
+    /// Set when no thread wants an answer any more.
     stopped: Mutex<bool>,
     stop: Condvar,
-    /// The engine itself, for whoever collects it as garbage.
+    /// The engine itself, for a thread that collects it as garbage.
     pub garbage: RefCell<Option<Arc<Engine>>>,
     pub kept: AtomicUsize,
     /// Fetches under way.
@@ -85,7 +85,7 @@ pub struct Made {
 }
 
 // SAFETY: all threads of a machine are coroutines of one thread of the system, which
-// borrow no cell while others go on.
+// borrow no cell while others run.
 unsafe impl Send for Made {}
 // SAFETY: likewise.
 unsafe impl Sync for Made {}
@@ -149,7 +149,7 @@ impl Made {
     fn suffer(&self, page: u64, is_fetch: bool) -> Result<bool> {
         let error = |kind, text: &str| {
             let error = Error::new(kind, text);
-            // Of what is fetched together only the source knows which page failed.
+            // Only the source knows which of the pages fetched together failed.
             Err(if is_fetch { error.at_page(page) } else { error })
         };
         match self.meet(page, is_fetch) {
@@ -166,7 +166,7 @@ impl Made {
         }
     }
 
-    /// What a worker does that calls Python: takes its lock, and collects garbage.
+    /// Work of a thread that calls Python: takes its lock, and collects garbage.
     fn call_python(&self) {
         let Some(gil) = &self.gil else { return };
         let held = gil.lock().unwrap_or_else(PoisonError::into_inner);

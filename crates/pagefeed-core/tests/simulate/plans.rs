@@ -27,14 +27,14 @@ pub struct Course {
     pub rows: usize,
     pub length: usize,
     batches: Vec<Vec<Segment>>,
-    /// What each must hold.
+    /// Tokens that each must hold.
     pub expected: Vec<Vec<i64>>,
     pub has_bundles: bool,
     /// Pages of a bundle.
     bundle_pages: u64,
 }
 
-/// How a run goes about the pages.
+/// Order in which a run uses the pages.
 #[derive(Clone, Copy)]
 enum Reading {
     Anywhere,

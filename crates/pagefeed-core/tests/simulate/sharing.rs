@@ -10,13 +10,13 @@ use pagefeed_core::sync::simulated::{self, Random, fail, note, sleep};
 use pagefeed_core::sync::thread::Builder;
 use pagefeed_core::tokens::{Dictionary, Tokens};
 
-/// What a seed makes of a cache and those who use it.
+/// A cache and its users, as a seed makes them.
 pub struct Sharing {
     capacity: usize,
     num_threads: u64,
     num_keys: u64,
     turns: u64,
-    /// Of so many fetches, and of so many loads, one fails.
+    /// One fetch, and one load, in this number fails.
     failing: u64,
 }
 
@@ -57,12 +57,12 @@ impl Sharing {
             })
             .collect();
         threads.into_iter().for_each(|thread| drop(thread.join()));
-        // Nobody is left who claims anything.
+        // No thread is left that claims a value.
         for number in 0..this.num_keys {
             let key = (0, 0, number);
             let waits = cache.claim(key) == Claim::Another && cache.wait(&key).is_none();
             if waits {
-                fail("what nobody fetches is awaited");
+                fail("a value that no thread fetches is awaited");
             }
         }
         if cache.num_bytes() != cache.summed_bytes() {

@@ -22,13 +22,13 @@ const STORMY: usize = 640;
 const FALLING: usize = 3_000;
 /// Batches until the first ones of a new plan are there.
 const SETTLING: usize = 20;
-/// Of so many pages one is slow in a storm.
+/// One page in this number is slow in a storm.
 const SLOW: u64 = 160;
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// What a seed makes of the run.
+/// The run, as a seed makes it.
 pub struct Storm {
-    /// While one waits for a slow page, others go on to the batch that needs it.
+    /// While one waits for a slow page, others continue to the batch that needs it.
     num_threads: usize,
     /// Whether all batches are dropped after the storm, or many come in time.
     clears: bool,

@@ -165,7 +165,7 @@ fn drafts_of_the_killed_harm_nobody() {
 fn a_folder_that_takes_nothing_is_left_alone() {
     let folder = Folder::new("full");
     let cache = folder.cache(1 << 20);
-    // A file where a folder should be: whoever runs the tests may write anywhere else.
+    // A file where a folder should be: the user of the tests may write anywhere else.
     fs::write(cache.folder_of(1), b"").unwrap();
     store(&cache, 1, 0..1000);
     store(&cache, 2, 0..1000);

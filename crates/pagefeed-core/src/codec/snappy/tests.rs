@@ -7,10 +7,10 @@ use crate::decode::tests::Random;
 const CANARIES: usize = 256;
 const CANARY: u8 = 0xa5;
 
-/// What we make of `stored`, decompressed between canaries; checks that they live.
+/// Our result for `stored`, decompressed between canaries; checks that they live.
 fn ours(stored: &[u8], size: usize) -> Result<Vec<u8>, String> {
     let mut memory = vec![CANARY; size + 2 * CANARIES];
-    // Reads behind the end are found by tools that know where an allocation ends.
+    // Reads after the end are found by tools that know where an allocation ends.
     let stored: Box<[u8]> = stored.into();
     let written = decompress(&stored, &mut memory[CANARIES..CANARIES + size]);
     assert!(memory[..CANARIES].iter().all(|&byte| byte == CANARY));

@@ -8,7 +8,7 @@ use arrow_schema::DataType;
 use crate::error::{Error, Result};
 
 /// Refuses decimals with more digits than their type has, at any depth of an array. The
-/// crate hands them out, and whatever computes with them takes them for valid.
+/// crate hands them out, and other libraries compute with them as if they were valid.
 pub(super) fn check(array: &ArrayRef) -> Result<()> {
     macro_rules! fits {
         ($kind:ident, $digits:expr) => {

@@ -16,7 +16,7 @@ pub(super) fn is_worth_taking(size: usize, num_values: usize) -> bool {
 pub(crate) struct Entries {
     pub(super) dictionary: Dictionary,
     lengths: Vec<u32>,
-    /// Where each string begins.
+    /// Offset at which each string begins.
     starts: Vec<u32>,
 }
 

@@ -54,8 +54,8 @@ impl Records {
         })
     }
 
-    /// Refuses a list that has no element and goes on. Whatever reads such levels loses the
-    /// elements, or gives them to another list.
+    /// Refuses a list that has no element and continues. Readers of such levels lose the elements,
+    /// or give them to another list.
     fn check_lists(&self, leaf: &Leaf) -> Result<()> {
         if leaf.max_repetition == 0 || !self.has_nulls() {
             return Ok(());
@@ -72,7 +72,7 @@ impl Records {
             };
             if definition.min(last) < element {
                 return Err(Error::corrupt(format!(
-                    "a list in {} is empty or null and goes on",
+                    "a list in {} is empty or null and continues",
                     leaf.path
                 )));
             }

@@ -125,7 +125,7 @@ fn lists_of_texts_hold_the_rows_they_should() {
         let definition = vec![1; repetition.len()];
         stored.data(leaf, repetition, &definition, &plain(texts), &mut Random(0))
     };
-    // Two rows, and behind them the end of the second.
+    // Two rows, and after them the end of the second.
     let body = page(&[0, 1, 0], &[b"a", b"b", b"c"]);
     let tail = page(&[1, 0], &[b"d", b"e"]);
     let mut opener = PageOpener::default();

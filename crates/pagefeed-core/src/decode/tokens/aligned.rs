@@ -39,7 +39,7 @@ struct PageValues {
     values: Vec<u8>,
     /// Number of them that belong to no row of the run.
     skipped: usize,
-    /// Which values of the run the others are.
+    /// Numbers of the other values in the run.
     range: Range<usize>,
 }
 

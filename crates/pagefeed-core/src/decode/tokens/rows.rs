@@ -1,4 +1,4 @@
-//! Which values belong to which row, and of lists of lists to which inner one.
+//! Values of each row, and of each inner list in lists of lists.
 
 use crate::buffers::reserve;
 use crate::decode::cursor::{OpenPage, PageCursor};
@@ -21,7 +21,7 @@ pub(crate) struct RowReader<'a> {
     /// Row number of the first row, for messages.
     first_row: u64,
     num_rows: usize,
-    /// Whether the last row is without elements, so that it cannot go on.
+    /// Whether the last row is without elements, so that it cannot continue.
     is_empty: bool,
     /// The inner lists of lists of lists.
     pub(super) elements: Option<Elements>,
@@ -157,7 +157,7 @@ impl<'a> RowReader<'a> {
         let counts = definitions.advance(count)?;
         let goes_on = count > usize::from(!continues);
         if goes_on && (counts.no_elements > 0 || continues && self.is_empty) {
-            return Err(self.in_row("is an empty list and goes on", Error::corrupt));
+            return Err(self.in_row("is an empty list and continues", Error::corrupt));
         }
         self.num_values += counts.present;
         self.is_empty = counts.no_elements > 0 || count == 0 && self.is_empty;
@@ -226,7 +226,7 @@ fn grow(numbers: &mut Vec<u32>) -> Result<()> {
 impl RowReader<'_> {
     /// Reads the levels of a page of lists of lists, see [`RowReader::read`].
     fn read_lists_of_lists(&mut self, page: &OpenPage<'_>) -> Result<()> {
-        // Else the page may go on with a list that is empty.
+        // Else the page may continue a list that is empty.
         let is_open = self
             .elements
             .as_ref()
@@ -280,7 +280,7 @@ impl RowReader<'_> {
                 _ => list && definition >= inner,
             };
             if !goes_on {
-                return Err(self.in_row("is an empty list and goes on", Error::corrupt));
+                return Err(self.in_row("is an empty list and continues", Error::corrupt));
             }
             let is_null =
                 definition < max && definition >= outer && definition.saturating_add(1) != inner;

@@ -31,7 +31,7 @@ fn expected(rows: &Rows, run: &PageRun, levels: usize) -> Vec<Vec<i64>> {
         .map(|row| row.iter().flatten().flatten().copied().collect())
         .collect();
     joined.truncate((run.first_row + run.num_rows) as usize);
-    // Tokens of the last row that lie behind the pages.
+    // Tokens of the last row that lie after the pages.
     let all: usize = shred(&rows[..joined.len()].to_vec()).2.len();
     let definition = shred(rows).1;
     let before = definition[..levels].iter().filter(|&&level| level == 3);
@@ -60,7 +60,7 @@ fn runs_of_any_pages_give_the_rows_that_begin_in_them() {
         decode_tokens_into(&mut opener, &run, None, &leaf, &mut page).unwrap();
         assert_eq!(rows_of(&page), expected(&rows, &run, encoded.starts[to]));
 
-        // Pages behind them, for the end of the last row: it ends where the next begins.
+        // Pages after them, for the end of the last row: it ends where the next begins.
         let end = from + 1 + random.below((to - from) as u64) as usize;
         let mut fewer = run.clone();
         fewer.num_rows = encoded.run(&rows, from, end).num_rows;

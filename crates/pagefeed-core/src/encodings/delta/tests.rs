@@ -38,7 +38,7 @@ fn encode(lengths: &[u32], miniblocks: usize, size: usize) -> Vec<u8> {
         let width =
             |miniblock: &[u32]| 32 - miniblock.iter().fold(0, |all, v| all | v).leading_zeros();
         out.extend(parts.iter().map(|miniblock| width(miniblock) as u8));
-        // Anything may stand behind the last part.
+        // Any bytes may follow the last part.
         out.resize(out.len() + miniblocks - parts.len(), 77);
         parts
             .iter()
@@ -76,7 +76,7 @@ fn lengths_come_back_and_the_end_is_found() {
 
 #[test]
 fn lies_are_refused() {
-    // Two billion differences in a block of its own, of 33 bits.
+    // Two billion differences in a separate block, of 33 bits.
     let mut huge = Vec::new();
     for header_value in [1 << 31, 1, (1 << 31) - 1, 0] {
         put(header_value, &mut huge);

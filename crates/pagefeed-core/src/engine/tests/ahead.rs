@@ -1,4 +1,4 @@
-//! How many batches are written before they are asked for.
+//! Batches that are written before they are asked for.
 
 use super::super::job::Job;
 use super::*;

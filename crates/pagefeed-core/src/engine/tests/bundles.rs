@@ -13,7 +13,7 @@ fn pages(bundle: u64) -> [u64; 3] {
     [3 * bundle, 3 * bundle + 1, 3 * bundle + 2]
 }
 
-/// Rows of a page of `Formula`, with what is written behind each.
+/// Rows of a page of `Formula`, with the separators written after each.
 fn lines(page: u64, eos: Option<i64>) -> Vec<Vec<i64>> {
     let offsets = [0, 20, 20, num_tokens(page)];
     let row = |pair: &[u64]| {

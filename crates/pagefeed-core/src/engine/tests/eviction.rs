@@ -1,4 +1,4 @@
-//! What is given up for a page, and when.
+//! Memory that is given up for a page.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -69,7 +69,7 @@ fn memory_that_one_long_batch_needs_is_not_kept() {
 
 #[test]
 fn nothing_is_given_up_for_a_page_that_does_not_fit_even_so() {
-    // 27 kB are for pages, beside plans. While the second is loaded the third does not
+    // 27 kB are for pages, the rest for plans. While the second is loaded the third does not
     // fit, whether the first is held for the last batch or not.
     let source = Sized(vec![8_000, 18_000, 12_000]);
     let config = Arc::new(config(1, 42_000, TokenType::I64));
@@ -136,7 +136,7 @@ impl PageSource for Keeping {
 
 #[test]
 fn pages_make_room_for_what_the_source_keeps_of_them() {
-    // Two pages fit beside what the first has left, and not beside what both have.
+    // Two pages fit with the bytes that the first has left, and not with those of both.
     let limit = 42_000;
     let source = Keeping {
         pages: Sized(vec![8_000; 3]),
@@ -238,7 +238,7 @@ fn what_can_be_given_up_is_what_a_search_of_all_pages_finds() {
             }
         }
         if batch % 500 < 100 {
-            continue; // For as long memory is not short, and nobody asks.
+            continue; // For as long memory is not short, and no thread asks.
         }
         let after = batch.saturating_sub(random.below(60));
         let later = |page: &&Known| page.evictable_until() > after;

@@ -27,7 +27,7 @@ fn an_error_comes_in_the_place_of_its_batch_and_stays() {
             (Kind::Checksum, "page 40 is damaged")
         );
     }
-    // Nobody is stuck: the engine goes on after the work was dropped.
+    // No thread is stuck: the engine works after the work was dropped.
     engine.clear().unwrap();
     assert_eq!(engine.num_pending(), 0);
     engine.submit(first_tokens(&[5])).unwrap();

@@ -1,4 +1,4 @@
-//! Pages that are fetched by threads of their own.
+//! Pages that are fetched by fetching threads.
 
 use super::*;
 
@@ -47,7 +47,7 @@ fn a_plan_wakes_all_threads_that_have_a_page_to_fetch() {
         (state.num_idle, state.num_idle_fetchers) == (2, 8)
     };
     assert!(comes(&all_sleep));
-    // No page is there before all are asked for: nobody ends who could wake another.
+    // No page is there before all are asked for: no thread ends that could wake another.
     source.is_held.store(true, Ordering::Relaxed);
     engine.submit(first_tokens(&[0, 1, 2, 3])).unwrap();
     engine.submit(first_tokens(&[4, 5, 6, 7])).unwrap();

@@ -80,7 +80,7 @@ pub fn locate(
 }
 
 /// Whether the sizes of pages are those without their headers, as parquet-go of xitongsys and
-/// parquet-dotnet write them: bytes are left behind every page.
+/// parquet-dotnet write them: bytes are left after every page.
 fn leaves_out_headers(locations: &[PageLocation], chunk: &Chunk) -> bool {
     let next = locations.iter().skip(1).map(|page| page.offset);
     let ends = next.chain([chunk.byte_range().end]);
@@ -127,7 +127,7 @@ fn indexed(
         };
         let number = number as u64;
         let (page, num_levels) = match counted {
-            // Arrow C++ before 23 counts a record anew in every batch it writes of it;
+            // Arrow C++ before 23 counts a record again in every batch it writes of it;
             // the first such page of a chunk must prove that its location is right.
             Some(counted) if counted.num_rows == rows || rows_miscounted => {
                 let needs_dictionary = number < dictionary_pages;

@@ -1,4 +1,4 @@
-//! Column chunks as pages of their own, as far as footers prove what they hold: nothing
+//! Column chunks as pages, as far as footers prove their contents: nothing
 //! but footers is read.
 
 use super::dictionary_range;
@@ -140,7 +140,7 @@ mod tests {
         let found = whole(&nulls, &flat.leaves[0], 12).unwrap();
         assert_eq!(found.pages[0].num_values, 10);
         let kind = whole(&nulls, leaf, 5).unwrap_err().kind();
-        assert_eq!(kind, Kind::Unsupported, "nulls of lists are nobody's word");
+        assert_eq!(kind, Kind::Unsupported, "nulls of lists are not known");
     }
 
     #[test]

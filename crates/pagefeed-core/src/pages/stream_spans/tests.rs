@@ -40,7 +40,7 @@ impl Storage for Files {
     }
 
     fn for_child(&self) -> Arc<dyn Storage> {
-        unreachable!("nobody forks")
+        unreachable!("no process forks")
     }
 }
 

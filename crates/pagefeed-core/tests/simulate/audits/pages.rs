@@ -1,4 +1,4 @@
-//! What holds of the table whenever nobody changes it: for simulations.
+//! Invariants of the table whenever no thread changes it: for simulations.
 
 use super::{BatchNumber, PageTable, Slot, State};
 
@@ -17,7 +17,7 @@ impl PageTable {
             }
             let entry = &self.entries[slot as usize];
             if entry.uses.is_empty() {
-                return Err(format!("page {page:?} is kept for nobody"));
+                return Err(format!("page {page:?} is kept without a use"));
             }
             if !entry.uses.iter().is_sorted() {
                 return Err(format!("uses of page {page:?} are in disorder"));

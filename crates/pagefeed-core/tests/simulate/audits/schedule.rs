@@ -1,4 +1,4 @@
-//! What holds whenever the lock is free: for simulations.
+//! Invariants whenever the lock is free: for simulations.
 
 use std::sync::atomic::Ordering;
 
@@ -84,7 +84,7 @@ impl State {
         let bytes = self.budget.held + self.budget.loading / 2;
         if self.pages.num_loading() > 1 && bytes > self.config.budget {
             return Err(format!(
-                "{bytes} bytes of pages are loaded beside each other"
+                "{bytes} bytes of pages are loaded at one time"
             ));
         }
         self.audit_promises()?;

@@ -43,7 +43,7 @@ fn run(leaf: &Leaf, pages: &[Levels<'_>]) -> PageRun {
     }
 }
 
-/// What both ways to decode a column make of it, whose leaves have these pages.
+/// Results of both ways to decode a column whose leaves have these pages.
 fn decoded(schema: &ColumnSchema, leaves: &[&[Levels<'_>]]) -> [Result<ArrayRef>; 2] {
     let runs = schema.leaves.iter().zip(leaves);
     let runs: Vec<_> = runs.map(|(leaf, pages)| run(leaf, pages)).collect();
