@@ -367,7 +367,7 @@ $(HAVE_DOCS): $(HAVE_UV) pyproject.toml
 
 # For the demonstration alone: hardly optimised, with tokenizers, without remote storage.
 $(HAVE_QUICK): $(CRATES) pyproject.toml | $(HAVE_DEMO)
-	$(MATURIN_DEVELOP) --profile quick --no-default-features --features tokenizer
+	$(MATURIN_DEVELOP) --profile quick --no-default-features
 	@touch $@
 
 $(HAVE_S3):

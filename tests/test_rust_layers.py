@@ -41,7 +41,7 @@ LAYERS = {
         ),
         *("fields", "buffer", "aligned", "infill", "naming", "order", "packing"),
         *("plan", "pad", "index", "expansion", "ranges", "flat", "values", "metadata"),
-        *("columns", "documents", "engine", "rows", "without_tokenizer", "tokenizer"),
+        *("columns", "documents", "engine", "rows", "tokenizer"),
         "list_file",
     ),
 }

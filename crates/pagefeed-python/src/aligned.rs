@@ -73,6 +73,6 @@ pub fn check_page(tokens: Indexed, page: u64, aligned: Indexed, per_token: PerTo
     let shared = Arc::new(SharedPages::new(0));
     let aligned = AlignedColumn::new(aligned, per_token, &dictionaries, &shared)?;
     let column = TokenColumn::new(tokens, &dictionaries, None)?.with(vec![aligned])?;
-    column.read(&mut PageOpener::default(), page, Fetched::NOTHING, None)?;
+    column.read(&mut PageOpener::default(), page, Fetched::NOTHING)?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What columns decode to, for readers in Python.
+//! Sizes of decoded columns, for readers in Python.
 
 use std::sync::Arc;
 

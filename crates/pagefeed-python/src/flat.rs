@@ -86,7 +86,7 @@ impl RecordColumn {
 
 #[pymethods]
 impl RecordColumn {
-    /// The number of a type that lies behind `offset` bytes of each record of an index; if
+    /// The number of a type that lies after `offset` bytes of each record of an index; if
     /// there are `shards`, it is that of a payload. Each of them is the file of the offsets
     /// of its payloads, and the file of these. Where the documents of the index are
     /// infilled, markers have the bits `filling`.

@@ -36,8 +36,6 @@ mod tokenizer;
 mod types;
 mod values;
 mod view;
-#[cfg(not(feature = "tokenizer"))]
-mod without_tokenizer;
 
 use pyo3::prelude::*;
 

@@ -12,8 +12,7 @@ use pagefeed_core::pages::reader::read_columns;
 use pagefeed_core::pages::text::{self, RowCounts, Texts, Tokenization, count_tokens};
 use pagefeed_core::storage::Fetched;
 use pagefeed_core::text::{Encode, EncodeRows, encode_batch};
-#[cfg(feature = "tokenizer")]
-use pagefeed_tokenizer as library;
+use pagefeed_tokenizer::{Engine, Tokenizer as Library, Trials};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
@@ -24,9 +23,6 @@ use crate::numbers::{Held, bytes_of};
 use crate::rows::Rows;
 use crate::run::detached;
 use crate::storage::reading;
-#[cfg(not(feature = "tokenizer"))]
-use crate::without_tokenizer as library;
-use library::{Engine, Tokenizer as Library, Trials};
 
 /// Texts to ids, without the GIL. Wrapped by `pagefeed.Tokenizer`.
 #[pyclass(frozen, module = "pagefeed._core")]
@@ -88,7 +84,7 @@ pub fn json_texts(
 ) -> PyResult<Option<ArrowArray>> {
     let data: Held<u8> = Held::new(block.into_any())?;
     detached(py, || {
-        let Some(texts) = library::json_texts(data.all(), &name) else {
+        let Some(texts) = pagefeed_tokenizer::json_texts(data.all(), &name) else {
             return Ok(None);
         };
         let borders = OffsetBuffer::new(texts.offsets.into());

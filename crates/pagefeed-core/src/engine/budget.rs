@@ -33,9 +33,8 @@ pub(super) struct Budget {
     pub held: usize,
     /// Estimates of pages being loaded.
     pub loading: usize,
-    /// Bytes of spent pages kept for reuse, and of pages that no plan needs. They use
-    /// only memory that is free.
-    pub spare: usize,
+    /// Bytes of pages that no plan needs. They use only memory that is free.
+    pub kept: usize,
     /// Batches' memory that exists, wherever it is.
     pub num_buffers: usize,
     /// Bytes the source keeps.
@@ -111,7 +110,7 @@ impl Budget {
         self.source + self.plans + self.scratch
     }
 
-    /// Whether a page of `bytes` may be loaded, spare memory given up if need be.
+    /// Whether a page of `bytes` may be loaded, once kept pages are dropped if need be.
     pub fn fits(&self, bytes: usize) -> bool {
         self.held + self.loading + bytes <= self.for_pages()
     }
@@ -127,15 +126,15 @@ impl Budget {
         (self.held + self.loading + bytes).saturating_sub(evicted) <= self.for_pages()
     }
 
-    /// Whether spare memory must be given up.
+    /// Whether kept pages must be dropped.
     pub fn is_over(&self) -> bool {
-        self.spare > 0 && self.held + self.loading + self.spare > self.for_pages()
+        self.kept > 0 && self.held + self.loading + self.kept > self.for_pages()
     }
 
     /// Call after every change.
     pub fn note_peak(&mut self) {
         let buffers = self.num_buffers * self.batch_bytes;
-        let total = self.held + self.loading + self.spare + self.beside() + buffers;
+        let total = self.held + self.loading + self.kept + self.beside() + buffers;
         self.peak = self.peak.max(total);
     }
 }

@@ -12,13 +12,13 @@ use arrow_array::{Array, ArrayRef};
 use arrow_select::concat::concat;
 
 use self::append::{PageRows, append};
-use super::page::Scratch;
 use super::{EngineConfig, Loading, Page, PageEntry, PageSource};
 use crate::error::{Error, Result};
 use crate::infill::Postponed;
 use crate::packing::{Packing, pack};
+use crate::page::PageOpener;
 use crate::storage::Fetched;
-use crate::tokens::{Continues, Numbers, PerToken, TokenPage, arrange};
+use crate::tokens::{PerToken, TokenPage, arrange};
 
 /// Bundles that the segments of a plan refer to: rows of several pages, joined.
 #[derive(Clone, Debug, Default)]
@@ -182,44 +182,31 @@ impl Bundle {
         config: &EngineConfig,
         epoch: u32,
         fetched: &[Fetched],
-        scratch: &mut Scratch,
-        recycle: Option<TokenPage>,
+        opener: &mut PageOpener,
     ) -> Result<TokenPage> {
-        let mut joined = recycle.unwrap_or_default();
+        let mut joined = TokenPage {
+            row_offsets: vec![0],
+            ..TokenPage::default()
+        };
         let count = self.entry(source).num_values;
-        joined.tokens.clear();
-        joined.aligned.iter_mut().for_each(Numbers::clear);
-        joined.row_offsets.clear();
-        joined.row_offsets.push(0);
-        joined.continues = Continues::default();
-        joined.skipped = 0;
-        joined.infilled.clear();
-        joined.postponed = None;
         let mut rows: Vec<Vec<ArrayRef>> = Vec::new();
         if fetched.is_empty() {
             self.by_page().for_each(|(page, _)| source.will_need(page));
         }
         for (number, (page, slices)) in self.by_page().enumerate() {
             let loading = Loading {
-                opener: &mut scratch.opener,
+                opener,
                 fetched: fetched.get(number).unwrap_or(Fetched::NOTHING),
-                recycle: Some(std::mem::take(&mut scratch.page)),
                 epoch,
             };
-            scratch.page = source
+            let mut decoded = source
                 .decode(page, loading)
                 .and_then(Page::into_tokens)
                 .map_err(|error| source.locate(error, page))?;
-            let own = std::mem::take(&mut scratch.page.metadata);
+            let own = std::mem::take(&mut decoded.metadata);
             for slice in slices {
-                append(
-                    &mut joined,
-                    &scratch.page,
-                    slice,
-                    count,
-                    &config.layout.aligned,
-                )
-                .map_err(|error| source.locate(error, page))?;
+                append(&mut joined, &decoded, slice, count, &config.layout.aligned)
+                    .map_err(|error| source.locate(error, page))?;
                 let (first, count) = (slice.first_row as usize, slice.num_rows as usize);
                 rows.push(own.iter().map(|array| array.slice(first, count)).collect());
             }
@@ -233,7 +220,7 @@ impl Bundle {
                 })?;
         }
         match joined.postponed.take() {
-            Some(postponed) => self.infilled(joined, &postponed, config, scratch),
+            Some(postponed) => self.infilled(joined, &postponed, config),
             None => Ok(joined),
         }
     }
@@ -244,7 +231,6 @@ impl Bundle {
         mut plain: TokenPage,
         postponed: &Postponed,
         config: &EngineConfig,
-        scratch: &mut Scratch,
     ) -> Result<TokenPage> {
         let separators = config.separators();
         let own_token = |token: u32| token - separators.bos_before(token);
@@ -267,9 +253,8 @@ impl Bundle {
         let rows = rows.collect();
         let columns = config.layout.aligned.iter().map(|column| column.per_token);
         let columns: Vec<PerToken> = columns.collect();
-        let mut page = std::mem::take(&mut scratch.opener.spare);
+        let mut page = TokenPage::default();
         arrange(infilling, &mut plain, rows, &columns, &mut page)?;
-        scratch.opener.spare = plain;
         Ok(page)
     }
 

@@ -2,18 +2,15 @@
 
 use std::sync::Arc;
 
-use arrow_array::ArrayRef;
-
 use super::assembly::buffer::Buffer;
 use super::bundle::Bundle;
-use super::page::Scratch;
 use super::page_key::PageKey;
 use super::pages::{BatchNumber, Slot};
 use super::plan::PreparedPlan;
 use super::{EngineConfig, Loading, Page, PageSource, SliceReads};
 use crate::error::Result;
+use crate::page::PageOpener;
 use crate::storage::Fetched;
-use crate::tokens::TokenPage;
 
 /// Work of a thread outside the lock.
 pub(super) enum Job {
@@ -34,17 +31,12 @@ pub(super) struct LoadJob {
     pub bundle: Option<Arc<Bundle>>,
     /// Bytes fetched of each of its pages, if fetching is a separate job.
     pub fetched: Option<Vec<Fetched>>,
-    pub recycled_bytes: usize,
-    /// Memory to reuse.
-    pub recycle: Option<TokenPage>,
     /// Pages to announce to the source first.
     pub advise: Vec<u64>,
-    /// Bytes of the worker's scratch before the load.
+    /// Bytes of the worker's buffers before the load.
     pub scratch_before: usize,
-    /// Scratch bytes kept afterwards.
+    /// Bytes kept afterwards.
     pub scratch_after: usize,
-    /// Scratch bytes freed afterwards.
-    pub scratch_freed: usize,
 }
 
 impl LoadJob {
@@ -67,23 +59,21 @@ impl LoadJob {
         &mut self,
         source: &dyn PageSource,
         config: &EngineConfig,
-        scratch: &mut Scratch,
+        opener: &mut PageOpener,
     ) -> Result<Page> {
         let fetched = self.fetched.take().unwrap_or_default();
-        let recycle = self.recycle.take();
         let PageKey { page, epoch } = self.page;
         match &self.bundle {
             None => {
                 let loading = Loading {
-                    opener: &mut scratch.opener,
+                    opener,
                     fetched: fetched.first().unwrap_or(Fetched::NOTHING),
-                    recycle,
                     epoch,
                 };
                 source.decode(page, loading)
             }
             Some(bundle) => bundle
-                .decode(source, config, epoch, &fetched, scratch, recycle)
+                .decode(source, config, epoch, &fetched, opener)
                 .map(Page::Tokens),
         }
     }
@@ -137,8 +127,6 @@ pub(super) struct GatherJob {
 #[derive(Default)]
 pub(super) struct Garbage {
     pub pages: Vec<Page>,
-    /// Metadata of rows.
-    pub rows: Vec<ArrayRef>,
     pub buffers: Vec<Buffer>,
     /// Whether so much was freed that the allocator should return it to the system.
     pub is_trim_due: bool,
@@ -146,7 +134,7 @@ pub(super) struct Garbage {
 
 impl Garbage {
     pub fn discard(self) {
-        drop((self.pages, self.rows, self.buffers));
+        drop((self.pages, self.buffers));
         if self.is_trim_due {
             // Freed pages leave holes that the next, slightly larger ones do not fit.
             #[cfg(all(target_os = "linux", target_env = "gnu"))]

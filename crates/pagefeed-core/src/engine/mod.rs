@@ -21,7 +21,6 @@ mod pages;
 mod plan;
 mod schedule;
 mod source;
-mod spares;
 mod stats;
 #[cfg(test)]
 mod tests;

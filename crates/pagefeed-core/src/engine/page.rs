@@ -4,7 +4,6 @@ use arrow_array::{Array, ArrayRef};
 
 use crate::error::{Error, Result};
 use crate::infill::{Arranged, Postponed};
-use crate::page::PageOpener;
 use crate::tokens::{Numbers, TokenPage};
 
 /// A page in memory.
@@ -54,31 +53,5 @@ impl TokenPage {
             + self.postponed.as_ref().map_or(0, Postponed::num_bytes)
             + aligned.sum::<usize>()
             + metadata.sum::<usize>()
-    }
-}
-
-/// Memory that workers keep from one load to the next.
-#[derive(Default)]
-pub(super) struct Scratch {
-    pub opener: PageOpener,
-    /// A page of a bundle before it is joined.
-    pub page: TokenPage,
-}
-
-impl Scratch {
-    /// Bytes of memory that loads keep for later ones.
-    pub fn load_bytes(&self) -> usize {
-        self.page.num_bytes() + self.opener.kept_bytes()
-    }
-
-    /// Frees scratch memory beyond a worker's share of the budget; returns the bytes of
-    /// a page.
-    pub fn release_beyond(&mut self, share: usize) -> usize {
-        let mut freed = 0;
-        if self.page.num_bytes() > share {
-            freed = std::mem::take(&mut self.page).num_bytes();
-        }
-        self.opener.keep_at_most(share - self.page.num_bytes());
-        freed
     }
 }

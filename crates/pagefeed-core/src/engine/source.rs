@@ -44,9 +44,6 @@ pub struct Loading<'a> {
     pub opener: &'a mut PageOpener,
     /// Bytes that were fetched for the page.
     pub fetched: &'a Fetched,
-    /// A spent page of about `decoded_size` bytes whose memory may be used; to stay in
-    /// the budget, grow it by `reserve_exact`.
-    pub recycle: Option<TokenPage>,
     /// Epoch that the page is made for: documents are infilled differently in each.
     pub epoch: u32,
 }

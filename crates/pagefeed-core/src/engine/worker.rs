@@ -10,7 +10,6 @@ use super::assembly::gathering::Gathering;
 use super::assembly::loose::LooseSlices;
 use super::budget::Budget;
 use super::job::{BatchMemory, GatherJob, Job, LoadJob};
-use super::page::Scratch;
 use super::schedule::State;
 use super::{EngineConfig, Page, PageSource};
 use crate::error::{Error, Result, catch_panic};
@@ -173,7 +172,7 @@ pub(super) fn run(shared: &Shared, role: Role) {
 fn work(shared: &Shared, role: Role) {
     let source = &*shared.source;
     limit_pages(Budget::largest_page(&shared.config));
-    let mut scratch = Scratch::default();
+    let mut opener = PageOpener::default();
     let mut loose = LooseSlices::default();
     let mut state = shared.lock();
     loop {
@@ -198,10 +197,10 @@ fn work(shared: &Shared, role: Role) {
                 state
             }
             Job::Load(mut job) => {
-                job.scratch_before = scratch.load_bytes();
-                let result = load(shared, &mut scratch, &mut job);
-                job.scratch_freed = scratch.release_beyond(Budget::scratch_share(&shared.config));
-                job.scratch_after = scratch.load_bytes();
+                job.scratch_before = opener.kept_bytes();
+                let result = load(shared, &mut opener, &mut job);
+                opener.keep_at_most(Budget::scratch_share(&shared.config));
+                job.scratch_after = opener.kept_bytes();
                 let mut state = shared.lock();
                 state.count_kept(source);
                 state.end_load(&job, result);
@@ -247,18 +246,18 @@ fn fetch(shared: &Shared, jobs: &[LoadJob]) -> Result<Vec<Vec<Fetched>>> {
 }
 
 /// Loads a page. The opener is made again after a panic, since its state is unknown.
-fn load(shared: &Shared, scratch: &mut Scratch, job: &mut LoadJob) -> Result<Page> {
+fn load(shared: &Shared, opener: &mut PageOpener, job: &mut LoadJob) -> Result<Page> {
     let (source, config) = (&*shared.source, &shared.config);
     let mut is_whole = false;
     let result = catch_panic(|| {
         job.advise.iter().for_each(|&page| source.will_need(page));
-        let result = job.decode(source, config, scratch);
-        scratch.opener.release_large();
+        let result = job.decode(source, config, opener);
+        opener.release_large();
         is_whole = true;
         result
     });
     if !is_whole {
-        scratch.opener = PageOpener::default();
+        *opener = PageOpener::default();
     }
     result.map_err(|error| source.locate(error, job.first_page()))
 }

@@ -9,7 +9,6 @@ use crate::error::{Error, Kind, Result};
 use crate::header::{DataV1, DataV2, PageHeader, PageKind};
 use crate::limits::{MAX_COUNTED_PAGE_BYTES, MAX_LEVEL_BYTES};
 use crate::schema::Leaf;
-use crate::tokens::TokenPage;
 use levels::{levels_size, split_levels};
 use scratch::{KEEP_BYTES, Scratch, check_size};
 
@@ -27,8 +26,6 @@ pub struct PageOpener {
     dictionary: Scratch,
     /// Levels of old files, converted to the encoding of new ones.
     levels: [Vec<u8>; 2],
-    /// A decoded page whose rows are copied to another one.
-    pub(crate) spare: TokenPage,
 }
 
 /// A data page, decompressed.
@@ -172,22 +169,15 @@ impl PageOpener {
         self.dictionary.release_large();
     }
 
-    /// Bytes of buffers, and of the page whose rows are copied.
+    /// Bytes of buffers.
     pub fn kept_bytes(&self) -> usize {
-        self.buffer_bytes() + self.spare.num_bytes()
-    }
-
-    fn buffer_bytes(&self) -> usize {
         let levels = self.levels.iter().map(Vec::capacity).sum::<usize>();
         self.scratch.memory.capacity() + self.dictionary.memory.capacity() + levels
     }
 
-    /// Drops buffers, so that the rest has at most `bytes`.
+    /// Drops the buffers if they have more than `bytes`.
     pub fn keep_at_most(&mut self, bytes: usize) {
-        if self.spare.num_bytes() > bytes {
-            self.spare = TokenPage::default();
-        }
-        if self.buffer_bytes() > bytes - self.spare.num_bytes() {
+        if self.kept_bytes() > bytes {
             (self.scratch, self.dictionary) = (Scratch::default(), Scratch::default());
             self.levels = [Vec::new(), Vec::new()];
         }

@@ -117,9 +117,7 @@ impl AlignedColumn {
         columns: &mut [Numbers],
     ) -> Result<()> {
         let storage = &fetched.over(&*self.column.storage);
-        let mut recycle = columns.iter_mut().map(std::mem::take);
-        let mut next = || recycle.next().unwrap_or_default();
-        let mut numbers = NumberRows::new(self.number, next());
+        let mut numbers = NumberRows::new(self.number);
         for slice in self.column.page_rows(&rows)? {
             let before = numbers.offsets.len() - 1;
             self.read_slice(opener, &slice, storage, &mut numbers)
@@ -128,16 +126,14 @@ impl AlignedColumn {
         }
         let starts = self.is_nested().then_some(&numbers.starts[..]);
         let counts = match self.per_token.is_counted {
-            true => Some(self.per_token.counts(starts, offsets, next())?),
+            true => Some(self.per_token.counts(starts, offsets)?),
             false => None,
         };
         if let Some(values) = self.per_token.rescale(&numbers.values, self.number)? {
             numbers.values = values;
         }
         let values = &numbers.values;
-        let filled = self
-            .per_token
-            .fill(Given { values, starts }, offsets, Numbers::default())?;
+        let filled = self.per_token.fill(Given { values, starts }, offsets)?;
         let made = [Some(filled.unwrap_or(numbers.values)), counts];
         for (column, numbers) in columns.iter_mut().zip(made.into_iter().flatten()) {
             *column = numbers;

@@ -10,7 +10,6 @@ use crate::engine::{ExtraReads, Loading, Page, PageEntry, PageSource};
 use crate::error::{Error, Result};
 use crate::index::Indexed;
 use crate::infill::{Infilling, Postponed, arrange_lists};
-use crate::page::PageOpener;
 use crate::storage::Fetched;
 use crate::tokens::{PerToken, TokenPage, arrange};
 
@@ -54,14 +53,7 @@ impl InfilledPages {
         Self { lists, ..self }
     }
 
-    fn arranged(
-        &self,
-        opener: &mut PageOpener,
-        mut plain: TokenPage,
-        first: u64,
-        epoch: u32,
-        recycle: Option<TokenPage>,
-    ) -> Result<TokenPage> {
+    fn arranged(&self, mut plain: TokenPage, first: u64, epoch: u32) -> Result<TokenPage> {
         let num_rows = plain.row_offsets.len().saturating_sub(1);
         let pending = self.infilling.pending(first, num_rows, epoch);
         if self.infilling.within_sequence {
@@ -71,7 +63,7 @@ impl InfilledPages {
             });
             return Ok(plain);
         }
-        let mut page = recycle.unwrap_or_default();
+        let mut page = TokenPage::default();
         let offsets = &plain.row_offsets;
         let rows = pending.iter().map(|pending| {
             let count = offsets[pending.row + 1] - offsets[pending.row];
@@ -79,7 +71,6 @@ impl InfilledPages {
         });
         let rows = rows.collect();
         arrange(&self.infilling, &mut plain, rows, &self.fillings, &mut page)?;
-        opener.spare = plain;
         Ok(page)
     }
 }
@@ -111,27 +102,10 @@ impl PageSource for InfilledPages {
     }
 
     fn decode(&self, page: u64, loading: Loading<'_>) -> Result<Page> {
-        let Loading {
-            opener,
-            fetched,
-            recycle,
-            epoch,
-        } = loading;
+        let epoch = loading.epoch;
         let first = self.rows.index.rows_of_page(page)?.start;
-        let (spare, recycle) = match self.infilling.within_sequence {
-            true => (recycle, None),
-            false => (Some(std::mem::take(&mut opener.spare)), recycle),
-        };
-        let plain = Loading {
-            opener: &mut *opener,
-            fetched,
-            recycle: spare,
-            epoch,
-        };
-        Ok(match self.pages.decode(page, plain)? {
-            Page::Tokens(plain) => {
-                Page::Tokens(self.arranged(opener, plain, first, epoch, recycle)?)
-            }
+        Ok(match self.pages.decode(page, loading)? {
+            Page::Tokens(plain) => Page::Tokens(self.arranged(plain, first, epoch)?),
             Page::Rows(lists) => {
                 let Some((data_type, filling)) = &self.lists else {
                     return Err(Error::internal("a page of rows, not of tokens"));

@@ -99,13 +99,8 @@ impl PageSource for NumberedPages {
         Ok(fetched)
     }
 
-    fn decode(&self, page: u64, mut loading: Loading<'_>) -> Result<Page> {
+    fn decode(&self, page: u64, loading: Loading<'_>) -> Result<Page> {
         let (kind, page) = self.find(page)?;
-        if let Some(spent) = &mut loading.recycle {
-            // From another source, perhaps, whose documents were infilled.
-            spent.infilled.clear();
-            spent.postponed = None;
-        }
         self.source(kind).decode(page, loading)
     }
 

@@ -15,7 +15,7 @@ use crate::lists::list_array;
 use crate::pages::indexed::Indexed;
 use crate::pages::sizes::{entry_of, saturated};
 use crate::text::{Encode, EncodeRows, Visit};
-use crate::tokens::{Continues, Numbers, TokenPage, Tokens, with_values};
+use crate::tokens::{Numbers, TokenPage, Tokens, with_values};
 
 /// The number of tokens of every row of a column, as counted.
 pub trait RowCounts: Send + Sync {
@@ -104,39 +104,33 @@ impl Tokenization {
         self.vocab_size <= 1 << 16
     }
 
-    /// Encodes a page that begins with row `first_row` of the column, into the memory
-    /// of an earlier page; also the labels if `with_labels`.
+    /// Encodes a page that begins with row `first_row` of the column; also the labels if
+    /// `with_labels`.
     pub fn encode(
         &self,
         columns: &[ArrayRef],
         first_row: u64,
         with_labels: bool,
-        recycle: Option<TokenPage>,
     ) -> Result<TokenPage> {
         let num_rows = column_of(columns)?.len();
         let counts = self.counts.of(first_row..first_row + num_rows as u64);
         let counts = counts.ok_or_else(|| {
             Error::invalid("the counts of tokens are of fewer rows than the column has")
         })?;
-        let mut page = recycle.unwrap_or_default();
         let num_tokens: usize = counts.iter().map(|&count| count as usize).sum();
-        page.row_offsets.clear();
-        page.row_offsets.reserve_exact(num_rows + 1);
-        page.row_offsets.push(0);
-        page.continues = Continues::default();
-        let tokens = &mut page.tokens;
-        tokens.retype(match self.is_narrow() {
+        let mut row_offsets = Vec::with_capacity(num_rows + 1);
+        row_offsets.push(0);
+        let mut tokens = match self.is_narrow() {
             true => Tokens::U16(Vec::new()),
             false => Tokens::U32(Vec::new()),
-        });
-        tokens.clear();
+        };
         // Counts that somebody changed may be of any size.
-        with_values!(tokens, ids => reserve(ids, num_tokens))?;
-        let mut labels = Numbers::new(LABEL_BYTES, page.aligned.pop().unwrap_or_default());
+        with_values!(&mut tokens, ids => reserve(ids, num_tokens))?;
+        let mut labels = Numbers::new(LABEL_BYTES, Numbers::default());
         self.encoder
             .encode(columns, &mut |row, of_row, labels_of_row| {
                 self.check(row, of_row, counts[row])?;
-                match tokens {
+                match &mut tokens {
                     // Below the size of the vocabulary, which was checked, all fit.
                     Tokens::U16(ids) => ids.extend(of_row.iter().map(|&id| id as u16)),
                     Tokens::U32(ids) => ids.extend_from_slice(of_row),
@@ -150,12 +144,15 @@ impl Tokenization {
                     labels.extend(labels_of_row.iter().map(|&label| label.into()), more)?;
                 }
                 let end = u32::try_from(tokens.len()).map_err(|_| too_many())?;
-                page.row_offsets.push(end);
+                row_offsets.push(end);
                 Ok(())
             })?;
-        page.aligned.clear();
-        page.aligned.extend(with_labels.then_some(labels));
-        Ok(page)
+        Ok(TokenPage {
+            tokens,
+            row_offsets,
+            aligned: with_labels.then_some(labels).into_iter().collect(),
+            ..TokenPage::default()
+        })
     }
 
     /// Refuses ids that are not as many as was counted, or beyond the vocabulary.

@@ -69,13 +69,7 @@ impl TextColumn {
     }
 
     /// Reads and encodes a page.
-    pub fn read(
-        &self,
-        opener: &mut PageOpener,
-        page: u64,
-        fetched: &Fetched,
-        recycle: Option<TokenPage>,
-    ) -> Result<TokenPage> {
+    pub fn read(&self, opener: &mut PageOpener, page: u64, fetched: &Fetched) -> Result<TokenPage> {
         let record = self.column.index.page(page)?;
         let (rows, columns) = read_columns(
             &self.column,
@@ -86,7 +80,7 @@ impl TextColumn {
         )?;
         let encoded = self
             .tokenization
-            .encode(&columns, rows.start, self.with_labels, recycle);
+            .encode(&columns, rows.start, self.with_labels);
         let checked = encoded.and_then(|page| {
             if let Some(token_ids) = self.token_ids {
                 token_ids.check(&page, record.first_row_in_group)?;
@@ -104,7 +98,7 @@ impl TextColumn {
         fetched: &Fetched,
     ) -> Result<ArrayRef> {
         self.tokenization
-            .as_lists(self.read(opener, page, fetched, None)?)
+            .as_lists(self.read(opener, page, fetched)?)
     }
 }
 
@@ -121,7 +115,7 @@ impl PageSource for TextColumn {
     }
 
     fn decode(&self, page: u64, loading: Loading<'_>) -> Result<Page> {
-        let tokens = self.read(loading.opener, page, loading.fetched, loading.recycle)?;
+        let tokens = self.read(loading.opener, page, loading.fetched)?;
         match &self.lists {
             None => Ok(Page::Tokens(tokens)),
             Some(data_type) => {

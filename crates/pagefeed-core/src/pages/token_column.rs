@@ -84,16 +84,10 @@ impl TokenColumn {
     }
 
     /// Reads and decodes a page.
-    pub fn read(
-        &self,
-        opener: &mut PageOpener,
-        page: u64,
-        fetched: &Fetched,
-        recycle: Option<TokenPage>,
-    ) -> Result<TokenPage> {
+    pub fn read(&self, opener: &mut PageOpener, page: u64, fetched: &Fetched) -> Result<TokenPage> {
         let record = self.column.index.page(page)?;
         opener.verify_checksums = self.column.verify_checksums;
-        self.read_from(opener, page, &record, fetched, recycle)
+        self.read_from(opener, page, &record, fetched)
             .map_err(|error| self.column.locate(error, &record))
     }
 
@@ -103,12 +97,11 @@ impl TokenColumn {
         page: u64,
         record: &PageRecord,
         fetched: &Fetched,
-        recycle: Option<TokenPage>,
     ) -> Result<TokenPage> {
         let index = &self.column.index;
         let storage = &fetched.over(&*self.column.storage);
         if let Some(flat) = index.as_flat() {
-            let mut loaded = recycle.unwrap_or_default();
+            let mut loaded = TokenPage::default();
             flat::load(
                 index,
                 flat,
@@ -136,7 +129,7 @@ impl TokenColumn {
             .pop()
             .ok_or_else(|| Error::corrupt("the page has no bytes"))?;
         let number = page;
-        let mut page = recycle.unwrap_or_default();
+        let mut page = TokenPage::default();
         let entries = dictionary.as_ref().map(|kept| &kept.dictionary);
         let are_entries = decode_tokens_into(opener, &run, entries, leaf, &mut page)?;
         let are_ids = are_entries && dictionary.is_some_and(|kept| kept.holds_ids_only);
@@ -219,7 +212,7 @@ impl PageSource for TokenColumn {
     }
 
     fn decode(&self, page: u64, loading: Loading<'_>) -> Result<Page> {
-        self.read(loading.opener, page, loading.fetched, loading.recycle)
+        self.read(loading.opener, page, loading.fetched)
             .map(Page::Tokens)
     }
 
@@ -258,7 +251,7 @@ impl PageSource for TokenColumn {
 
 /// Returns the tokens of the rows of pages, one page after another.
 pub fn row_lengths(indexed: &Indexed, pages: &[u64]) -> Result<Vec<u32>> {
-    let (mut lengths, mut column, mut recycle) = (Vec::new(), None, None);
+    let (mut lengths, mut column) = (Vec::new(), None);
     let opener = &mut PageOpener::default();
     let mut add =
         |offsets: &[u32]| lengths.extend(offsets.windows(2).map(|pair| pair[1] - pair[0]));
@@ -272,9 +265,8 @@ pub fn row_lengths(indexed: &Indexed, pages: &[u64]) -> Result<Vec<u32>> {
             column = Some(TokenColumn::new(indexed.clone(), &dictionaries, None)?);
         }
         if let Some(column) = &column {
-            let page = column.read(opener, page, Fetched::NOTHING, recycle.take())?;
+            let page = column.read(opener, page, Fetched::NOTHING)?;
             add(&page.row_offsets);
-            recycle = Some(page);
         }
     }
     Ok(lengths)

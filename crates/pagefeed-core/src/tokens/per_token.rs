@@ -138,12 +138,7 @@ impl PerToken {
 
     /// Returns the numbers of rows as batches need them, `width` for each token, and
     /// how many each token has. [`PerToken::check_row`] must have accepted the rows.
-    pub fn fill(
-        &self,
-        given: Given<'_>,
-        row_offsets: &[u32],
-        recycle: Numbers,
-    ) -> Result<Option<Numbers>> {
+    pub fn fill(&self, given: Given<'_>, row_offsets: &[u32]) -> Result<Option<Numbers>> {
         let Given { values, starts } = given;
         let width = self.width;
         let is_full = |starts: &[u32]| {
@@ -155,7 +150,7 @@ impl PerToken {
             return Ok(None);
         }
         let count = row_offsets.last().map_or(0, |&end| end as usize);
-        let mut filled = Numbers::like(values, recycle);
+        let mut filled = Numbers::like(values, Numbers::default());
         let (mut number, mut taken) = (0, 0..0);
         let end_of = |number: usize| match starts {
             Some(starts) => starts.get(number + 1).map_or(0, |&end| end as usize),
@@ -184,13 +179,8 @@ impl PerToken {
     }
 
     /// Returns how many numbers each token of such rows has.
-    pub fn counts(
-        &self,
-        starts: Option<&[u32]>,
-        row_offsets: &[u32],
-        recycle: Numbers,
-    ) -> Result<Numbers> {
-        let (mut number, mut counts) = (0, Numbers::new(size_of::<i32>(), recycle));
+    pub fn counts(&self, starts: Option<&[u32]>, row_offsets: &[u32]) -> Result<Numbers> {
+        let (mut number, mut counts) = (0, Numbers::new(size_of::<i32>(), Numbers::default()));
         let mut some = Vec::new();
         let end = row_offsets.last().map_or(0, |&end| end as usize);
         let mut done = 0;

@@ -119,7 +119,7 @@ fn decoding_reads_nothing_that_another_fetch_brings() {
     // Backwards: no page depends on which was decoded before.
     for (page, fetched) in fetched.iter().enumerate().rev() {
         let page = page as u64;
-        column.read(&mut opener, page, fetched, None).unwrap();
+        column.read(&mut opener, page, fetched).unwrap();
     }
     assert_eq!(storage.num_reads.load(Ordering::Relaxed), reads);
     assert_eq!(storage.num_dictionaries.load(Ordering::Relaxed), 1);
@@ -135,9 +135,9 @@ fn a_fetch_that_fails_leaves_others_to_themselves() {
         std::thread::sleep(Duration::from_millis(50));
         let others = column.fetch(&[1]).unwrap();
         assert!(first.join().unwrap().is_err());
-        column.read(&mut opener, 1, &others[0], None).unwrap();
+        column.read(&mut opener, 1, &others[0]).unwrap();
     });
     let again = column.fetch(&[0]).unwrap();
-    column.read(&mut opener, 0, &again[0], None).unwrap();
+    column.read(&mut opener, 0, &again[0]).unwrap();
     assert_eq!(storage.num_dictionaries.load(Ordering::Relaxed), 2);
 }

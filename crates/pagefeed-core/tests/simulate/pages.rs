@@ -177,8 +177,7 @@ impl Made {
     }
 }
 
-fn tokens_of(page: u64, count: u64, recycle: Option<TokenPage>) -> TokenPage {
-    let mut made = recycle.unwrap_or_default();
+fn tokens_of(page: u64, count: u64, mut made: TokenPage) -> TokenPage {
     let values = (0..count).map(|position| token(page, position));
     made.tokens = match page % 4 {
         0 => Tokens::U16(values.collect()),
@@ -216,7 +215,7 @@ impl PageSource for Made {
         Ok(pages.iter().map(|_| Fetched::default()).collect())
     }
 
-    fn decode(&self, page: u64, loading: Loading<'_>) -> Result<Page> {
+    fn decode(&self, page: u64, _: Loading<'_>) -> Result<Page> {
         simulated::note("decodes");
         if self.in_flight == 0 {
             self.take_time();
@@ -228,7 +227,7 @@ impl PageSource for Made {
             let kept = simulated::random(|random| random.below(self.most_kept as u64));
             self.kept.store(kept as usize, Ordering::Relaxed);
         }
-        Ok(Page::Tokens(tokens_of(page, count, loading.recycle)))
+        Ok(Page::Tokens(tokens_of(page, count, TokenPage::default())))
     }
 
     fn entry(&self, page: u64) -> Result<PageEntry> {
@@ -267,7 +266,7 @@ impl PageSource for Made {
                     count = 2;
                 }
             }
-            slice.loaded = tokens_of(page, count, Some(std::mem::take(&mut slice.loaded)));
+            slice.loaded = tokens_of(page, count, std::mem::take(&mut slice.loaded));
             slice.first = row_offsets(page)[slice.row as usize] + slice.first_token;
         }
         Ok(SliceReads {

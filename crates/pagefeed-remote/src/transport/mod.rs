@@ -135,7 +135,7 @@ fn observe(change: impl FnOnce(&mut Answer)) {
     let note = |answer: &Arc<Mutex<Answer>>| {
         change(&mut answer.lock().unwrap_or_else(PoisonError::into_inner));
     };
-    // Outside of `observed` nobody needs the answer.
+    // Outside of `observed` no caller needs the answer.
     let _ = ANSWER.try_with(note);
 }
 

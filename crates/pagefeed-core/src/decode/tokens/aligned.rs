@@ -112,10 +112,10 @@ pub struct NumberRows {
 }
 
 impl NumberRows {
-    /// No rows yet; `recycle` is memory to use.
-    pub fn new(number: NumberType, recycle: Numbers) -> Self {
+    /// No rows yet.
+    pub fn new(number: NumberType) -> Self {
         Self {
-            values: Numbers::new(number.num_bytes(), recycle),
+            values: Numbers::new(number.num_bytes(), Numbers::default()),
             offsets: vec![0],
             starts: vec![0],
             row_starts: vec![0],

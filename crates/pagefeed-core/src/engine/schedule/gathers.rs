@@ -121,7 +121,7 @@ impl State {
                             },
                         );
                     }
-                    Some((page, bytes)) => self.recycle(page, bytes),
+                    Some((page, bytes)) => self.drop_page(page, bytes),
                     None => {}
                 }
             }
@@ -137,7 +137,7 @@ impl State {
         if let Err(error) = result {
             self.fail(job.batch, error);
         }
-        self.give_up_spares();
+        self.drop_surplus();
         self.budget.note_peak();
     }
 }

@@ -46,7 +46,7 @@ impl State {
                 }
             }
             if let Some((page, bytes)) = self.pages.evict(slot) {
-                self.recycle(page, bytes);
+                self.drop_page(page, bytes);
             }
         }
     }
@@ -54,7 +54,7 @@ impl State {
     /// Drops pages that are not needed first, if others took their room.
     pub(super) fn keep_to_budget(&mut self) {
         self.evict(self.head, 0);
-        self.give_up_spares();
+        self.drop_surplus();
     }
 
     pub(super) fn begin_load(&mut self, slot: Slot, estimate: usize) -> LoadJob {
@@ -66,12 +66,8 @@ impl State {
         self.stats.pages_loaded += 1;
         self.lead.count_load();
         self.stats.bytes_read += self.pages.entry(slot).stored_size as u64;
-        let (recycled_bytes, recycle) = self.spares.take_near(estimate).unzip();
-        let recycled_bytes = recycled_bytes.unwrap_or(0);
-        self.budget.spare -= recycled_bytes;
-        let estimate = estimate.max(recycled_bytes);
         self.budget.loading += estimate;
-        self.give_up_spares();
+        self.drop_surplus();
         let distance = (self.config.budget / 4 / estimate.max(1)).min(ADVICE_DISTANCE);
         let advise = std::iter::from_fn(|| self.pages.advise(distance));
         LoadJob {
@@ -81,12 +77,9 @@ impl State {
             page,
             bundle,
             fetched: None,
-            recycled_bytes,
-            recycle,
             advise: advise.take(ADVICE_AT_ONCE).collect(),
             scratch_before: 0,
             scratch_after: 0,
-            scratch_freed: 0,
         }
     }
 
@@ -123,7 +116,6 @@ impl State {
         self.budget.loading -= job.estimate;
         self.budget.scratch += job.scratch_after;
         self.budget.scratch -= job.scratch_before;
-        self.num_freed += job.scratch_freed;
         let packing = job.bundle.as_ref().map_or(0, |b| b.packing_bytes());
         let bytes = result.as_ref().map_or(0, Page::num_bytes) + packing;
         let slot = if job.generation == self.generation {
@@ -136,9 +128,6 @@ impl State {
         match (result, slot) {
             (Ok(page), Some(slot)) => {
                 self.budget.held += bytes;
-                if bytes != job.recycled_bytes {
-                    self.num_freed += job.recycled_bytes;
-                }
                 for &batch in self.pages.loaded(slot, page, bytes) {
                     let pending = &mut self.batches[(batch - self.head) as usize];
                     pending.num_missing -= 1;
@@ -162,36 +151,23 @@ impl State {
             (Ok(page), None) => self.garbage.pages.push(page),
             (Err(_), None) => {}
         }
-        self.give_up_spares();
+        self.drop_surplus();
         self.budget.note_peak();
     }
 
-    /// Turns a page in memory that is not needed now into spare memory.
-    pub(super) fn recycle(&mut self, page: Arc<Page>, bytes: usize) {
+    /// Drops a page from memory. That of tokens lies in the arena, which uses it again.
+    pub(super) fn drop_page(&mut self, page: Arc<Page>, bytes: usize) {
         self.budget.held -= bytes;
-        match Arc::into_inner(page) {
-            Some(Page::Tokens(mut page)) => {
-                self.garbage.rows.append(&mut page.metadata);
-                self.budget.spare += page.num_bytes();
-                self.spares.put(page);
-            }
-            Some(page @ Page::Rows(_)) => {
-                self.num_freed += bytes;
-                self.garbage.pages.push(page);
-            }
-            None => {}
-        }
+        let page = Arc::into_inner(page);
+        self.num_freed += match &page {
+            Some(Page::Rows(_)) => bytes,
+            _ => 0,
+        };
+        self.garbage.pages.extend(page);
     }
 
-    pub(super) fn give_up_spares(&mut self) {
-        while self.budget.is_over() {
-            let Some((bytes, page)) = self.spares.take_largest() else {
-                self.drop_kept();
-                continue;
-            };
-            self.budget.spare -= bytes;
-            self.num_freed += bytes;
-            self.garbage.pages.push(Page::Tokens(page));
-        }
+    /// Drops pages that no plan needs while the rest needs their room.
+    pub(super) fn drop_surplus(&mut self) {
+        while self.budget.is_over() && self.drop_kept() {}
     }
 }

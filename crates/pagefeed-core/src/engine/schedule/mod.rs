@@ -27,8 +27,7 @@ use super::job::{Garbage, LoadJob};
 use super::page_key::{PageHasher, PageKey};
 use super::pages::{BatchNumber, FETCHED_AT_ONCE, KeptPage, PageTable, Slot};
 use super::plan::PreparedPlan;
-use super::spares::SparePages;
-use super::{EngineConfig, EngineStats, Page, PageSource};
+use super::{EngineConfig, EngineStats, PageSource};
 use crate::error::{Error, Result};
 use lead::Lead;
 use pending::{DONE, Pending, Phase};
@@ -52,7 +51,6 @@ pub(super) struct State {
     budget: Budget,
     /// Fetched and not decoded, by their next use.
     fetched: BTreeMap<(BatchNumber, Slot), LoadJob>,
-    spares: SparePages,
     /// Pages, by number, that were in memory when all batches were dropped, and that no
     /// plan needs.
     kept: HashMap<PageKey, KeptPage, PageHasher>,
@@ -73,7 +71,7 @@ pub(super) struct State {
     /// the lock.
     pub plan_bytes: Arc<AtomicUsize>,
     garbage: Garbage,
-    /// Bytes of pages freed, not recycled, since the allocator was last trimmed.
+    /// Bytes of pages freed outside of the arena since the allocator was last trimmed.
     num_freed: usize,
     /// Workers that sleep and were not woken.
     pub num_idle: usize,
@@ -100,7 +98,6 @@ impl State {
             pages: PageTable::default(),
             budget,
             fetched: BTreeMap::new(),
-            spares: SparePages::default(),
             kept: HashMap::default(),
             keeps_pages: false,
             keeps_used: false,
@@ -137,7 +134,7 @@ impl State {
             false => {
                 let slot = self.pages.enter(page, plan.bundles.get(&page.page), source);
                 if let Some(kept) = self.kept.remove(&page) {
-                    self.budget.spare -= kept.bytes;
+                    self.budget.kept -= kept.bytes;
                     self.budget.held += kept.bytes;
                     self.pages.restore(slot, kept);
                 }
@@ -206,7 +203,6 @@ impl State {
         }
         for (_, job) in std::mem::take(&mut self.fetched) {
             self.drop_load(&job);
-            self.garbage.pages.extend(job.recycle.map(Page::Tokens));
         }
         self.pending_bytes = 0;
         self.budget.most_plans = 0;
@@ -224,7 +220,7 @@ impl State {
             while self.drop_kept() {}
         }
         self.budget.held = 0;
-        self.give_up_spares();
+        self.drop_surplus();
         self.failure.take_if(|(batch, _)| *batch > 0);
         self.lead.reset(self.budget.batches_ahead());
         self.generation += 1;
@@ -232,9 +228,9 @@ impl State {
 
     /// Keeps a page that no plan needs.
     pub(super) fn keep(&mut self, page: PageKey, kept: KeptPage) {
-        self.budget.spare += kept.bytes;
+        self.budget.kept += kept.bytes;
         if let Some(before) = self.kept.insert(page, kept) {
-            self.budget.spare -= before.bytes;
+            self.budget.kept -= before.bytes;
         }
     }
 
@@ -244,7 +240,7 @@ impl State {
             return false;
         };
         if let Some(kept) = self.kept.remove(&page) {
-            self.budget.spare -= kept.bytes;
+            self.budget.kept -= kept.bytes;
             self.num_freed += kept.bytes;
             self.garbage.pages.extend(Arc::into_inner(kept.page));
         }
@@ -345,10 +341,6 @@ impl State {
     /// Gives up all memory that is kept for reuse.
     pub fn release(&mut self) {
         self.clear(false);
-        while let Some((bytes, page)) = self.spares.take_largest() {
-            self.budget.spare -= bytes;
-            self.garbage.pages.push(Page::Tokens(page));
-        }
         self.budget.num_buffers -= self.spare_buffers.len();
         self.garbage.buffers.append(&mut self.spare_buffers);
         self.garbage.is_trim_due = true;

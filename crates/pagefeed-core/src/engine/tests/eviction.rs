@@ -156,7 +156,6 @@ fn pages_make_room_for_what_the_source_keeps_of_them() {
                 let loading = Loading {
                     opener: &mut PageOpener::default(),
                     fetched: Fetched::NOTHING,
-                    recycle: None,
                     epoch: 0,
                 };
                 let page = source.decode(job.page.page, loading);

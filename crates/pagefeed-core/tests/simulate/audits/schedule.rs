@@ -14,7 +14,11 @@ impl State {
         self.pages.audit()?;
         let sums = [
             ("held", self.budget.held, self.pages.held_bytes()),
-            ("spare", self.budget.spare, self.spare_bytes()),
+            (
+                "kept",
+                self.budget.kept,
+                self.kept.values().map(|kept| kept.bytes).sum(),
+            ),
             (
                 "pending_bytes",
                 self.pending_bytes,
@@ -73,19 +77,12 @@ impl State {
         Ok(())
     }
 
-    fn spare_bytes(&self) -> usize {
-        let kept = self.kept.values().map(|kept| kept.bytes);
-        self.spares.num_bytes() + kept.sum::<usize>()
-    }
-
     /// Checks that the budget covers what is loaded and kept.
     fn audit_room(&self) -> Result<(), String> {
         // One page may always be loaded; memory that is used again may be larger than asked.
         let bytes = self.budget.held + self.budget.loading / 2;
         if self.pages.num_loading() > 1 && bytes > self.config.budget {
-            return Err(format!(
-                "{bytes} bytes of pages are loaded at one time"
-            ));
+            return Err(format!("{bytes} bytes of pages are loaded at one time"));
         }
         self.audit_promises()?;
         // A worker keeps two kinds of it, each within its share.
@@ -215,7 +212,7 @@ impl State {
     /// Whether all memory was given up.
     pub fn is_empty(&self) -> bool {
         self.batches.is_empty()
-            && self.budget.held + self.budget.spare + self.pending_bytes == 0
+            && self.budget.held + self.budget.kept + self.pending_bytes == 0
             && self.spare_buffers.is_empty()
     }
 }
