@@ -18,8 +18,6 @@ pub struct Footer {
     /// Footer of an empty file with the same schema, see
     /// [`crate::schema::ColumnSchema`].
     pub schema: Vec<u8>,
-    /// Number of rows the footer claims.
-    pub num_rows: u64,
     /// Row groups in file order.
     pub row_groups: Vec<RowGroup>,
 }

@@ -94,7 +94,6 @@ impl Footer {
         }
         Ok(Self {
             schema: empty_footer(&schema, &metadata),
-            num_rows,
             row_groups,
         })
     }

@@ -41,11 +41,6 @@ impl TableSchema {
         })
     }
 
-    /// Number of columns of the files.
-    pub fn num_columns(&self) -> usize {
-        self.are_spans.len()
-    }
-
     /// Returns the table of `parts`. For each part, `picks` names a source and a row of
     /// its arrays.
     pub fn table(

@@ -39,8 +39,6 @@ const TRIM_AFTER: usize = 16 << 20;
 pub(super) struct State {
     /// With the rows of the batches submitted last.
     config: Arc<EngineConfig>,
-    /// Bytes of tokens and fields of the buffers.
-    buffer_bytes: usize,
     /// Submitted and not taken; the first is number `head`.
     batches: VecDeque<Pending>,
     head: BatchNumber,
@@ -101,7 +99,6 @@ impl State {
             kept: HashMap::default(),
             keeps_pages: false,
             keeps_used: false,
-            buffer_bytes: config.sections().num_bytes(),
             spare_buffers: Vec::new(),
             failure: None,
             generation: 0,
@@ -176,7 +173,6 @@ impl State {
     /// Continues with batches of a different number of rows; memory of others is freed.
     fn resize(&mut self, config: &Arc<EngineConfig>) {
         self.config = Arc::clone(config);
-        self.buffer_bytes = config.sections().num_bytes();
         self.budget.resize(config);
         self.lead.resize(self.budget.batches_ahead());
         self.budget.num_buffers -= self.spare_buffers.len();
@@ -309,7 +305,8 @@ impl State {
     /// Stores the memory of a batch for reuse.
     pub fn take_back(&mut self, buffer: Buffer) {
         let is_kept = self.budget.num_buffers <= self.budget.max_buffers() || !buffer.is_alone();
-        let is_kept = is_kept && buffer.first_bytes() == self.buffer_bytes && !buffer.is_outsized();
+        let num_bytes = self.config.sections().num_bytes();
+        let is_kept = is_kept && buffer.first_bytes() == num_bytes && !buffer.is_outsized();
         if is_kept && !self.is_stopping {
             self.spare_buffers.push(buffer);
         } else {
