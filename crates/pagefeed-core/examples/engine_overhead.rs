@@ -23,34 +23,23 @@ struct Copied {
 }
 
 impl PageSource for Copied {
-    fn decode(&self, page: u64, loading: Loading<'_>) -> Result<Page> {
+    fn decode(&self, page: u64, _: Loading<'_>) -> Result<Page> {
         let begin = Instant::now();
-        let (mut tokens, mut row_offsets) = match loading.recycle {
-            Some(TokenPage {
-                tokens: Tokens::U16(tokens),
-                row_offsets,
-                ..
-            }) => (tokens, row_offsets),
-            _ => (Vec::new(), Vec::new()),
-        };
-        tokens.clear();
-        // Exactly: a vector that grows by itself would double.
-        tokens.reserve_exact(self.rows * self.row_length);
-        tokens.resize(self.rows * self.row_length, page as u16);
-        row_offsets.clear();
-        row_offsets.extend((0..=self.rows).map(|row| (row * self.row_length) as u32));
+        let tokens = vec![page as u16; self.rows * self.row_length];
+        let row_offsets = (0..=self.rows).map(|row| (row * self.row_length) as u32);
         while begin.elapsed() < self.work {
             std::hint::spin_loop();
         }
         Ok(Page::Tokens(TokenPage {
             tokens: Tokens::U16(tokens),
-            row_offsets,
+            row_offsets: row_offsets.collect(),
             ..TokenPage::default()
         }))
     }
 
-    fn entry(&self, _: u64) -> PageEntry {
-        PageEntry::new(0, self.rows * self.row_length * 2 + self.rows * 4 + 4)
+    fn entry(&self, _: u64) -> Result<PageEntry> {
+        let bytes = self.rows * self.row_length * 2 + self.rows * 4 + 4;
+        Ok(PageEntry::new(0, bytes))
     }
 }
 
@@ -222,9 +211,9 @@ impl PageSource for Uneven {
         source.decode(page, loading)
     }
 
-    fn entry(&self, page: u64) -> PageEntry {
+    fn entry(&self, page: u64) -> Result<PageEntry> {
         let bytes = Self::rows(page) * (UNEVEN_LENGTH * 2 + 4) + 4;
-        PageEntry::new(0, bytes as usize)
+        Ok(PageEntry::new(0, bytes as usize))
     }
 }
 

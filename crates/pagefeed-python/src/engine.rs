@@ -158,7 +158,7 @@ impl Engine {
         py.detach(|| self.engine.close());
     }
 
-    /// What the next batch waits for, and what the threads do.
+    /// Returns what the next batch waits for, and what the threads do.
     fn awaited<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let awaited = detached(py, || self.engine.awaited())?;
         let dict = PyDict::new(py);

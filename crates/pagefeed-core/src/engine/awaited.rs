@@ -1,12 +1,12 @@
-//! What the consumer waits for, and what the threads do meanwhile.
+//! The pages that the consumer waits for, and the work of the threads meanwhile.
 
 use super::{Engine, PageSource};
 use crate::error::{Error, Kind, Location, Result};
 
-/// Places of pages that are told at most.
+/// Most places of pages in an answer.
 const MOST_PLACES: usize = 64;
 
-/// What the batch at the head waits for; empty if it is finished, or there is none.
+/// Pages that the batch at the head waits for; empty if it is finished, or there is none.
 #[derive(Debug, Default)]
 pub struct Awaited {
     /// Places of some of the pages.
@@ -22,7 +22,7 @@ pub struct Awaited {
 }
 
 impl Engine {
-    /// What the batch at the head waits for. Never waits for the workers.
+    /// Returns what the batch at the head waits for. Never waits for the workers.
     pub fn awaited(&self) -> Result<Awaited> {
         self.check_process()?;
         let source: &dyn PageSource = &*self.shared.source;
@@ -39,7 +39,7 @@ impl Engine {
             num_pages: pages.len(),
             num_bytes: pages
                 .iter()
-                .map(|&page| source.entry(page).stored_size)
+                .map(|&page| source.entry(page).unwrap_or_default().stored_size)
                 .sum(),
             workers: (self.shared.config.num_threads, idle),
             fetchers: (source.num_in_flight(), idle_fetchers),

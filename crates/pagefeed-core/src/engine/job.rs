@@ -13,6 +13,7 @@ use crate::page::PageOpener;
 use crate::storage::Fetched;
 
 /// Work of a thread outside the lock.
+#[expect(clippy::large_enum_variant, reason = "a thread has one of it")]
 pub(super) enum Job {
     /// Read pages that are neighbours, to decode them later.
     Fetch(Vec<LoadJob>),

@@ -1,4 +1,4 @@
-//! A store that the user brings: its calls block, each on a thread of its own.
+//! A store that the user brings: its calls block, each on a separate thread.
 
 use std::io::ErrorKind;
 use std::ops::Range;
@@ -36,7 +36,7 @@ pub(crate) async fn list(store: &Store, folder: &str) -> Answer<Vec<(String, Sta
     called(store, move |store| store.list(&folder)).await
 }
 
-/// Waits for a call. It goes on alone if nobody waits any more: nothing can stop it.
+/// Waits for a call. It continues alone if no caller waits any more: nothing can stop it.
 async fn called<T: Send + 'static>(
     store: &Store,
     call: impl FnOnce(&dyn OwnStore) -> Result<T> + Send + 'static,
