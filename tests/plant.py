@@ -121,7 +121,7 @@ def finds(program: Path, number: int, seconds: int) -> str:
 
 
 def fails(tests: Path, number: int) -> str:
-    """Return the first test of the engine that fails with a fault; nothing if none does."""
+    """Return the first test of the engine that fails with a fault, or nothing."""
     result = subprocess.run(
         [str(tests), "engine::"],
         env={**os.environ, "PAGEFEED_FAULT": str(number)},

@@ -19,8 +19,8 @@ TWICE = r"the the|a a|is is|of of|to to|and and|in in"
 # Habits that hide the noun or the verb: with, after, reported, again, continues, not a.
 # ``beside=`` and ``behind=`` are names of arguments.
 HABITS = (
-    r"(?<!--)beside(?![:=])|told|anew|so many|behind(?!:| the server)|(?:goes|go|going|went) on"
-    r"|nobody|whoever|whatever|of (?:its|their) own|of now|once more"
+    r"(?<!--)beside(?![:=])|told|anew|so many|behind(?!:| the server)"
+    r"|(?:goes|go|going|went) on|nobody|whoever|whatever|of (?:its|their) own|of now|once more"
     r"|(?<!there )(?:is|are|was|were) no (?!more|longer|other|less|way|need|such)"
 )
 BANNED = re.compile(rf"\b(?:{HOUSE}|{TWICE})\b", re.IGNORECASE)
