@@ -20,7 +20,8 @@ TWICE = r"the the|a a|is is|of of|to to|and and|in in"
 # ``beside=`` and ``behind=`` are names of arguments.
 HABITS = (
     r"(?<!--)beside(?![:=])|told|anew|so many|behind(?!:| the server)"
-    r"|(?:goes|go|going|went) on|nobody|whoever|whatever|of (?:its|their) own|of now|once more"
+    r"|(?:goes|go|going|went) on|nobody|whoever|whatever"
+    r"|of (?:its|their) own|of now|once more"
     r"|(?<!there )(?:is|are|was|were) no (?!more|longer|other|less|way|need|such)"
 )
 BANNED = re.compile(rf"\b(?:{HOUSE}|{TWICE})\b", re.IGNORECASE)
