@@ -15,7 +15,7 @@ import numpy as np
 from pagefeed.core.order.keys import KeyPart, derive_key
 from pagefeed.errors import InvalidArgumentError
 
-Draw: TypeAlias = Callable[[], np.random.Generator]
+Draw: TypeAlias = "Callable[[], np.random.Generator]"
 """Makes the generator of a call. Functions that take none do not call it."""
 
 BY_PLACE = Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD
