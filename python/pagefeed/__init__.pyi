@@ -32,6 +32,7 @@ from pagefeed.images import with_images as with_images
 from pagefeed.infilling import Infill as Infill
 from pagefeed.mixture import Mixture as Mixture
 from pagefeed.mixture import Stage as Stage
+from pagefeed.mixture import curriculum as curriculum
 from pagefeed.mixture import mix as mix
 from pagefeed.own_rows import rows as rows
 from pagefeed.parquet_files import parquet as parquet

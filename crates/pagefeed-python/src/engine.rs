@@ -82,6 +82,7 @@ impl Engine {
             bos: asked.bos,
             eos: asked.eos,
             packing,
+            row_parts: 0,
             fields: fields.with_multiple_of(multiple_of),
             aligned: detached(py, || columns.aligned())?,
             loss_column: asked.loss_column,

@@ -16,6 +16,8 @@ pub struct AskedPlan<'py> {
     bundles: Option<AskedBundles<'py>>,
     /// Rows of each batch, if not the number in the engine's settings.
     batch_rows: Option<usize>,
+    /// Rows that each of these is divided into.
+    row_parts: usize,
 }
 
 /// The `Segments` of `pagefeed.core.sequences`, one element for each segment: `sequence`, the
@@ -70,6 +72,7 @@ impl AskedPlan<'_> {
                 Some(bundles) => bundles.bundles(py)?,
             },
             batch_rows: self.batch_rows,
+            row_parts: self.row_parts,
         })
     }
 }

@@ -85,6 +85,7 @@ OPTIONS: tuple[Option, ...] = (
         "give batch_size, or Documents a max_length and no pad= by columns",
     ),
     Option("global_batch_size=", lambda s: s.fleet),
+    Option("lengths=", lambda s: s.lengths, never=("documents", "rows")),
     Option(
         "balance=",
         lambda s: s.balance,

@@ -23,6 +23,7 @@ from pagefeed.core.batches import (
     FieldName,
     Fields,
     Format,
+    Lengths,
     LoaderSettings,
     Plan,
     RunView,
@@ -73,6 +74,11 @@ class Loader(AnyLoader):
             ``batch_size``. A step of :class:`Documents` takes as many documents as fit.
             Together with ``global_batch_size``, a step has that many batches of this
             budget, and each rank gets the documents of its share of the batches.
+        lengths: Stages ``[(step, length), ...]`` of rows shorter than the sequences, as
+            a context that grows: with ``[(0, 4096), (50_000, 32_768)]`` the sequences
+            of the first 50,000 steps of an iteration come as eight rows each, as if
+            they were cut there. Order, states and tokens of a step stay as they are.
+            Each length divides that of the sequences, the largest one.
         seed: Seed of the order.
         shuffle: ``"page"``, another kind of :class:`Shuffle` such as ``"row"``, None
             for file order, or a :class:`Shuffle` with further settings.
@@ -149,6 +155,7 @@ class Loader(AnyLoader):
         batch_size: int | None = None,
         batch_tokens: int | None = None,
         global_batch_size: int | Sequence[tuple[int, int]] | None = None,
+        lengths: Sequence[tuple[int, int]] | None = None,
         seed: int = 0,
         shuffle: ShuffleLike = "page",
         balance: BalanceLike = None,
@@ -209,6 +216,7 @@ class Loader(AnyLoader):
             fleet=None
             if global_batch_size is None
             else wiring.parse_fleet(global_batch_size),
+            lengths=None if lengths is None else Lengths.parse(lengths, sequences),
         )
         self._session = self._open(settings)
 

@@ -9,7 +9,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from pagefeed.core._base import Int64Array, check_positive, check_whole, lazy
+from pagefeed.core._base import (
+    Int64Array,
+    check_positive,
+    check_stages,
+    check_whole,
+    lazy,
+)
 from pagefeed.core.batches import LoaderSettings, RunView
 from pagefeed.core.run import NO_POSITION, Route, Step, StepIndex
 from pagefeed.elastic.dealing import rows_of_ranks, share_of_rank, share_size
@@ -40,22 +46,9 @@ class Fleet:
         if not isinstance(asked, list | tuple):
             size = check_positive(asked, "global_batch_size")
             return cls(((0, size),))
-        stages = []
-        for stage in asked:
-            if not isinstance(stage, list | tuple) or len(stage) != 2:
-                raise InvalidArgumentError(
-                    f"global_batch_size has the stage {stage!r:.60}: each is a first "
-                    "step and a size, such as [(0, 256), (10_000, 512)]"
-                )
-            first = check_whole(stage[0], "step of global_batch_size", least=0)
-            stages.append((first, check_positive(stage[1], "global_batch_size")))
-        firsts = [first for first, _ in stages]
-        if firsts[:1] != [0] or firsts != sorted(set(firsts)):
-            raise InvalidArgumentError(
-                f"global_batch_size has stages that begin at steps {firsts}: the first "
-                "begins at step 0, and each further one later than the one before it"
-            )
-        return cls(tuple(stages))
+        return cls(
+            check_stages(asked, "global_batch_size", "[(0, 256), (10_000, 512)]")
+        )
 
     def placed(self, rank: int, world_size: int) -> Fleet:
         """Return the fleet with a different rank and world size.

@@ -1,6 +1,7 @@
 """Mixtures: which dataset, and which of its sequences, comes at each position.
 
 - :func:`mix` and :class:`Stage`: the mixture as the user specifies it.
+- :func:`curriculum`: stages that go from easy rows to hard ones.
 - :class:`Schedule`: the weights of sequences by position, as a state records them.
 - :class:`Course`: a pure function from positions to (dataset, its local position), and
   its inverse; :class:`CourseInOrder` for datasets in file order.
@@ -26,6 +27,7 @@ from pagefeed.mixture.mixture_totals import (
     totals,
     totals_as_text,
 )
+from pagefeed.mixture.pacing import curriculum
 from pagefeed.mixture.resolution import Anchor, adopt, resolve, sequence_weights
 from pagefeed.mixture.schedule import Interval, Schedule, WeightChange, rounded
 from pagefeed.mixture.state_part import CUTS, MIXTURE, schedule_of
@@ -53,6 +55,7 @@ __all__ = [
     "check_names",
     "check_tokenizers",
     "check_weights",
+    "curriculum",
     "last_position",
     "mix",
     "resolve",

@@ -78,6 +78,8 @@ pub struct Layout {
     pub eos: Option<i64>,
     /// Packing of bundles; without it, their rows are joined like those of a page.
     pub packing: Option<Rule>,
+    /// Rows of a batch that each sequence gives, as if it were cut into them; 0 for one.
+    pub row_parts: usize,
     /// The fields to make besides tokens.
     pub fields: Fields,
     /// The aligned columns.
@@ -105,19 +107,32 @@ impl EngineConfig {
         }
     }
 
-    /// The settings for batches of `batch_rows` rows, or of the default number.
-    pub(super) fn with_rows(self: &Arc<Self>, batch_rows: Option<usize>) -> Result<Arc<Self>> {
-        match batch_rows {
-            Some(batch_rows) if batch_rows != self.batch_rows => {
-                let config = Self {
-                    batch_rows,
-                    ..Self::clone(self)
-                };
-                config.check()?;
-                Ok(Arc::new(config))
-            }
-            _ => Ok(Arc::clone(self)),
+    /// The settings for batches of `batch_rows` sequences, or of the default number, of
+    /// which each gives `row_parts` rows.
+    pub(super) fn with_rows(
+        self: &Arc<Self>,
+        batch_rows: Option<usize>,
+        row_parts: usize,
+    ) -> Result<Arc<Self>> {
+        let batch_rows = batch_rows.unwrap_or(self.batch_rows);
+        if (batch_rows, row_parts) == (self.batch_rows, self.layout.row_parts) {
+            return Ok(Arc::clone(self));
         }
+        if !self.row_length.is_multiple_of(row_parts.max(1)) {
+            return Err(Error::invalid(format!(
+                "sequences of {} tokens do not give {row_parts} rows of one length",
+                self.row_length
+            )));
+        }
+        let mut config = Self::clone(self);
+        (config.batch_rows, config.layout.row_parts) = (batch_rows, row_parts);
+        config.check()?;
+        Ok(Arc::new(config))
+    }
+
+    /// Tokens of a row of a batch: of a sequence, or of each part of it.
+    pub(super) fn part_length(&self) -> usize {
+        self.row_length / self.layout.row_parts.max(1)
     }
 
     /// Tokens of a batch.

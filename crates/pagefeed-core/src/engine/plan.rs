@@ -35,6 +35,8 @@ pub struct Plan {
     pub bundles: Bundles,
     /// Rows of each batch, if not the number in the engine's settings.
     pub batch_rows: Option<usize>,
+    /// Rows that each of them is divided into, see [`super::Layout::row_parts`].
+    pub row_parts: usize,
 }
 
 impl Plan {
@@ -119,7 +121,7 @@ impl PreparedPlan {
         numbers: &mut PageNumbers,
     ) -> Result<Self> {
         check_lengths(&plan)?;
-        let config = config.with_rows(plan.batch_rows)?;
+        let config = config.with_rows(plan.batch_rows, plan.row_parts)?;
         let num_batches = plan.batch_offsets.len().saturating_sub(1);
         let mut num_covered = Vec::with_capacity(num_batches);
         for batch in 0..num_batches {

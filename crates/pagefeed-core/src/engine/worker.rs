@@ -273,7 +273,12 @@ fn gather(shared: &Shared, loose: &mut LooseSlices, job: &mut GatherJob) -> Resu
     let BatchMemory::Ready(buffer) = &mut job.memory else {
         return Err(Error::invalid("a batch without memory"));
     };
-    buffer.num_rows = job.plan.config.batch_rows;
+    let config = &job.plan.config;
+    buffer.num_rows = config.batch_rows * config.layout.row_parts.max(1);
+    buffer.row_lengths.clear();
+    if config.layout.row_parts > 1 {
+        buffer.row_lengths.push(config.part_length());
+    }
     buffer.writer = Some(thread::current().id());
     let batch = Gathering {
         config: &job.plan.config,

@@ -25,6 +25,7 @@ __all__ = [
     "check_flag",
     "check_number",
     "check_positive",
+    "check_stages",
     "check_text",
     "check_token",
     "check_vocab_size",
@@ -68,6 +69,30 @@ def check_positive(value: object, name: str) -> int:
         InvalidArgumentError: If it is anything else.
     """
     return check_whole(value, name, least=1, most=MOST)
+
+
+def check_stages(asked: object, name: str, example: str) -> tuple[tuple[int, int], ...]:
+    """Return stages, each with its first step and a number that holds from there on.
+
+    Raises:
+        InvalidArgumentError: If they are none, or do not rise from step 0.
+    """
+    stages = []
+    for stage in asked if isinstance(asked, list | tuple) else [asked]:
+        if not isinstance(stage, list | tuple) or len(stage) != 2:
+            raise InvalidArgumentError(
+                f"{name} has the stage {stage!r:.60}: each is a first step and a size, "
+                f"such as {example}"
+            )
+        first = check_whole(stage[0], f"step of {name}", least=0)
+        stages.append((first, check_positive(stage[1], name)))
+    firsts = [first for first, _ in stages]
+    if firsts[:1] != [0] or firsts != sorted(set(firsts)):
+        raise InvalidArgumentError(
+            f"{name} has stages that begin at steps {firsts}: the first begins at step "
+            "0, and each further one later than the one before it"
+        )
+    return tuple(stages)
 
 
 def check_number(

@@ -25,6 +25,7 @@ from pagefeed.core.batches.formats import (
     transformed,
 )
 from pagefeed.core.batches.iteration import Iteration, steps_ahead
+from pagefeed.core.batches.lengths import Lengths
 from pagefeed.core.batches.plan import BatchPlan, Plan, plan_batches
 from pagefeed.core.batches.position import Position
 from pagefeed.core.batches.run_view import (
@@ -52,6 +53,7 @@ __all__ = [
     "Fields",
     "Format",
     "Iteration",
+    "Lengths",
     "LoaderSettings",
     "Locked",
     "MoveListener",

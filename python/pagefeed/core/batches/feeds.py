@@ -185,7 +185,11 @@ class EngineFeed(Feed):
         self._convert = make_converter(settings.format, pin_memory=settings.pin_memory)
         check_infills(run.datasets, settings.dtype, settings.vocab_size)
         if settings.context_parallel is not None:
-            settings.context_parallel.check(settings.sequences, run.index.length)
+            lengths = {run.index.length}
+            if settings.lengths is not None:
+                lengths |= {length for _, length in settings.lengths.stages}
+            for length in sorted(lengths):
+                settings.context_parallel.check(settings.sequences, length)
 
     def _handed_out(
         self, batch: Batch, length: int, borders: Int64Array | None = None
@@ -262,7 +266,8 @@ class TokenFeed(EngineFeed):
 
     def batch(self, delivered: _core.Buffer) -> Batch:
         """Make a batch of its memory."""
-        shape = delivered.num_rows, self._length
+        [length] = delivered.row_lengths or [self._length]
+        shape = delivered.num_rows, length
         if self._is_plain:
             arrays = self._fields.arrays(delivered, shape, self._settings.dtype)
             is_numpy = self._convert is as_numpy
@@ -273,7 +278,7 @@ class TokenFeed(EngineFeed):
         borders = arrays[BORDERS] if self._cuts_documents else None
         if self._fields is not fields:
             del arrays[BORDERS]
-        share = self._handed_out(arrays | given, self._length, borders)
+        share = self._handed_out(arrays | given, length, borders)
         batch = self._aligned.typed(share)
         if "metadata" in fields.names:
             batch["metadata"] = delivered.take_metadata()

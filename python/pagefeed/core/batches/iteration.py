@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy.typing as npt
 
 from pagefeed.core._base import Int64Array
 from pagefeed.core.batches.feeds import Feed
+from pagefeed.core.batches.lengths import Lengths
 from pagefeed.core.batches.run_view import AnyView, BatchIterator
 from pagefeed.core.run import NO_POSITION, NO_SEQUENCE, Cursor, Run, Sequences
 from pagefeed.errors import CancelledError
@@ -86,6 +88,7 @@ class Iteration:
         memory: Bytes of the engine, which limit how far ahead plans reach.
         plan_bytes: How many of these bytes the plans may take.
         tells_datasets: Whether to keep the dataset of each row.
+        lengths: Lengths of the rows of steps, if they change.
     """
 
     cursor: Cursor
@@ -103,8 +106,9 @@ class Iteration:
         plan_bytes: int,
         *,
         tells_datasets: bool = False,
+        lengths: Lengths | None = None,
     ) -> None:
-        self._tells_datasets = tells_datasets
+        self._tells_datasets, self._lengths = tells_datasets, lengths
         self._memory, self._plan_bytes = memory, plan_bytes
         self._process = os.getpid()
         self._is_open = True
@@ -135,7 +139,11 @@ class Iteration:
         self._dataset_ids = deque[npt.NDArray[np.int32]]()
         self._next_epoch: Iterator[None] = iter(())
         self._pieces = _pieces(
-            self.cursor, self._num_steps, self._chunk_steps, self._plan_bytes
+            self.cursor,
+            self._num_steps,
+            self._chunk_steps,
+            self._plan_bytes,
+            self._lengths,
         )
         self._is_whole = True
 
@@ -242,7 +250,8 @@ class Iteration:
             self._engine.submit(plan)
             if self._tells_datasets:
                 datasets = dataset_ids(self.cursor.run, piece.numbers).astype(np.int32)
-                self._dataset_ids.extend(datasets.reshape(-1, rows))
+                each = datasets.reshape(-1, rows).repeat(max(1, plan.row_parts), axis=1)
+                self._dataset_ids.extend(each)
             self._num_planned += len(piece) // rows
             last = self._num_planned - 1
             self._next_epoch = self.cursor.prepare_next_epoch(last)
@@ -251,6 +260,9 @@ class Iteration:
             if sequences is not None:
                 rows = self.cursor.route.rows(self._num_planned)
                 plan = self._plan(sequences.reshape(-1, rows))
+                if self._lengths is not None:
+                    step = self.cursor.route.number_here(self._num_planned)
+                    plan = replace(plan, row_parts=self._lengths.parts_at(step))
                 self._made = sequences, rows, plan
             return True
         self._is_planned = True
@@ -272,7 +284,11 @@ def _planned_each(cursor: Cursor) -> int:
 
 
 def _pieces(
-    cursor: Cursor, num_steps: int | None, chunk_steps: int, plan_bytes: int
+    cursor: Cursor,
+    num_steps: int | None,
+    chunk_steps: int,
+    plan_bytes: int,
+    lengths: Lengths | None,
 ) -> Iterator[Sequences | None]:
     """Yield the sequences of all steps that were not taken yet.
 
@@ -281,6 +297,7 @@ def _pieces(
         num_steps: Number of steps of the iteration.
         chunk_steps: Most steps whose order is looked up at a time.
         plan_bytes: Bytes that all plans may take. A piece takes a small share of them.
+        lengths: Lengths of the rows of steps, if they change. A piece has one length.
     """
     first = cursor.num_taken
     chunk = -(-FIRST_SEQUENCES // _planned_each(cursor))
@@ -290,6 +307,8 @@ def _pieces(
         if num_steps is not None:
             steps = min(steps, num_steps - first)
         steps = min(steps, cursor.route.num_alike(first) or steps)
+        if lengths is not None:
+            steps = min(steps, lengths.num_alike(cursor.route, first))
         is_begin = first == cursor.num_taken
         yield from cursor.pieces(first, steps, most, is_begin=is_begin)
         first, chunk = first + steps, 2 * chunk

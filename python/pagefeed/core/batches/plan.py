@@ -29,6 +29,8 @@ class BatchPlan:
     """The bundles that ``segments.page`` refers to."""
     batch_rows: int | None = None
     """Rows of each batch; None for the number given to the engine."""
+    row_parts: int = 0
+    """Rows that each of these is divided into, as if it were cut there; 0 for one."""
 
 
 def plan_batches(index: AnyIndex, sequences: Sequences, batch_size: int) -> BatchPlan:

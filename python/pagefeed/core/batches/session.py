@@ -379,6 +379,7 @@ class RunView(AnyView):
             self.settings.memory,
             self.settings.plan_bytes,
             tells_datasets=self._tells_datasets,
+            lengths=self.settings.lengths,
         )
         self._position = self._position.go_on(self._position.start, iteration)
         return iteration

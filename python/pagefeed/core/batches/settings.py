@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pagefeed.core._base import check_positive
 from pagefeed.core.batches.fields import Fields
 from pagefeed.core.batches.formats import Format
+from pagefeed.core.batches.lengths import Lengths
 from pagefeed.core.dataset import Source
 from pagefeed.core.order import Balancing, Shuffle
 from pagefeed.core.sequences import Cut
@@ -66,6 +67,8 @@ class LoaderSettings:
     """Bytes in which sequences are dealt to balance ranks, of the memory."""
     fleet: Fleet | None = None
     """Deals steps of a fixed size to any number of ranks; ``batch_size`` follows."""
+    lengths: Lengths | None = None
+    """Lengths of the rows of steps, if they change."""
 
     def __post_init__(self) -> None:
         """Find the rows of this rank's batch, where a step's are shared."""

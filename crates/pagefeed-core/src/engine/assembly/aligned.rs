@@ -45,7 +45,7 @@ impl<'a> AlignedWriter<'a> {
     pub fn new(config: &EngineConfig, memory: Vec<&'a mut [u8]>) -> Self {
         let across_documents = config.layout.fields.across_documents;
         let columns = config.layout.aligned.iter().copied();
-        Self::of(columns, memory, config.row_length, across_documents)
+        Self::of(columns, memory, config.part_length(), across_documents)
     }
 
     /// Writes these columns of a batch to their memory.

@@ -58,7 +58,7 @@ fn gather_as<T: BatchToken>(
         .loss_column
         .map(|column| (column, views.slots(fields, Field::LossMask)));
     let mut maker = (batch.is_last && fields.need_borders())
-        .then(|| Maker::new(fields, config.row_length, &mut views));
+        .then(|| Maker::new(fields, config.part_length(), &mut views));
     let mut writer = Writer::<T>::new(config, &mut written, aligned).map_err(|error| (0, error))?;
     let copies = Copies::new(batch);
     if batch.is_new && batch.num_covered() < tokens.len() {
@@ -306,8 +306,29 @@ impl<'a, T: BatchToken> Writer<'a, T> {
         rule.line_tokens(num_tokens, length).unwrap_or(u32::MAX) as usize
     }
 
-    /// Records a document, or part of one, that was written.
+    /// Records a document, or part of one, that was written: a part for each row of the
+    /// batch.
     fn note(&mut self, start: usize, page: &TokenPage, range: LineRange) {
+        let (mut range, mut start) = (range, start);
+        let length = self.config.part_length().max(1);
+        while self.config.layout.row_parts > 1 && range.num_tokens > length - start % length {
+            let num_tokens = length - start % length;
+            self.note_part(
+                start,
+                page,
+                LineRange {
+                    num_tokens,
+                    ..range
+                },
+            );
+            start += num_tokens;
+            range.first_token += num_tokens as u64;
+            range.num_tokens -= num_tokens;
+        }
+        self.note_part(start, page, range);
+    }
+
+    fn note_part(&mut self, start: usize, page: &TokenPage, range: LineRange) {
         if self.notes_borders {
             let continues = continues_at(page, range);
             self.written
@@ -317,8 +338,8 @@ impl<'a, T: BatchToken> Writer<'a, T> {
         if let Some(documents) = &mut self.documents {
             let own = range.own(page, &self.separators);
             let position = Position {
-                sequence: start / self.config.row_length,
-                offset: start % self.config.row_length,
+                sequence: start / self.config.part_length(),
+                offset: start % self.config.part_length(),
             };
             documents.note(self.page_use, page, range, own, position);
         }
