@@ -63,6 +63,9 @@ def public_names() -> dict[str, Any]:
             if f"`{name}.{member}`" in table:
                 things[f"{name}.{member}"] = getattr(module, member)
     called = {name: thing for name, thing in things.items() if callable(thing)}
+    # Some file systems do not tell `curriculum` from `Curriculum`: a guide has it.
+    for name in [name for name in called if name.islower() and name.title() in called]:
+        del called[name]
     return dict(sorted(called.items(), key=lambda item: item[0].lower()))
 
 

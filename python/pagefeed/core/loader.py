@@ -23,11 +23,11 @@ from pagefeed.core.batches import (
     FieldName,
     Fields,
     Format,
-    Lengths,
     LoaderSettings,
     Plan,
     RunView,
     check_padding,
+    lengths_of,
     open_session,
     parse_dtype,
     sized,
@@ -216,7 +216,7 @@ class Loader(AnyLoader):
             fleet=None
             if global_batch_size is None
             else wiring.parse_fleet(global_batch_size),
-            lengths=None if lengths is None else Lengths.parse(lengths, sequences),
+            lengths=lengths_of(lengths, sequences),
         )
         self._session = self._open(settings)
 

@@ -33,11 +33,11 @@ def check_images_uncut(settings: LoaderSettings) -> None:
             f"{cut!r} delivers columns, and images are delivered between tokens: give "
             "a max_length, or the dataset without with_images()"
         )
-    for name in ("context_parallel", "lengths"):
-        if getattr(settings, name) is not None:
-            raise InvalidArgumentError(
-                f"{name}= cuts sequences inside images: leave it out"
-            )
+    if settings.context_parallel is not None or settings.lengths is not None:
+        name = "lengths" if settings.context_parallel is None else "context_parallel"
+        raise InvalidArgumentError(
+            f"{name}= cuts sequences inside images: leave it out"
+        )
     if cut.delivers == "tokens" and "input_ids" not in settings.fields.names:
         raise InvalidArgumentError(
             f"fields={settings.fields.names} lack input_ids: images need it, add it"

@@ -14,7 +14,7 @@ from pagefeed.mixture.mixture import Mixture, Stage
 from pagefeed.mixture.mixture import mix as make_mixture
 
 Pace: TypeAlias = Literal["linear", "sqrt", "step"]
-"""How the open share of the data grows with the steps."""
+"""Growth of the open share of the data with the steps."""
 MOST_TIERS = 64
 EMPTY = 1e-300
 """No division by zero where all is open at once."""
@@ -71,11 +71,13 @@ def curriculum(
     mixed = check_number(mix, "mix", "a share", least=0, most=1)
     check_choice(easy, ("low", "high"), "easy")
     check_choice(unit, ("tokens", "sequences"), "unit")
-    if not hasattr(dataset, "tiers"):
+    try:
+        divide = dataset.tiers
+    except AttributeError:
         raise InvalidArgumentError(
             f"dataset={dataset!r:.60} has no tiers: give pagefeed.parquet(...)"
-        )
-    found = list(dataset.tiers(by, quantiles=tiers).values())
+        ) from None
+    found = list(divide(by, quantiles=tiers).values())
     parts = found[:tiers] if easy == "low" else found[:tiers][::-1]
     parts += found[tiers:]
     ends = np.array([len(part) for part in parts])

@@ -14,7 +14,7 @@ import pytest
 import pagefeed as pf
 from made.optional import as_dataset, torch
 from models.field_model import assert_model
-from pagefeed.core.batches import Lengths
+from pagefeed.core.batches.lengths import Lengths
 from pagefeed.errors import InvalidArgumentError
 
 LENGTH = 64

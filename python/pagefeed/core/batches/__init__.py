@@ -25,7 +25,6 @@ from pagefeed.core.batches.formats import (
     transformed,
 )
 from pagefeed.core.batches.iteration import Iteration, steps_ahead
-from pagefeed.core.batches.lengths import Lengths
 from pagefeed.core.batches.plan import BatchPlan, Plan, plan_batches
 from pagefeed.core.batches.position import Position
 from pagefeed.core.batches.run_view import (
@@ -35,7 +34,11 @@ from pagefeed.core.batches.run_view import (
     warn_of_return,
 )
 from pagefeed.core.batches.session import RunView, open_session
-from pagefeed.core.batches.settings import LoaderSettings, sized
+from pagefeed.core.batches.settings import (
+    LoaderSettings,
+    lengths_of,
+    sized,
+)
 from pagefeed.core.batches.sources import block_for, make_feed, make_run
 from pagefeed.core.batches.waits import EDGES, Waits
 
@@ -53,7 +56,6 @@ __all__ = [
     "Fields",
     "Format",
     "Iteration",
-    "Lengths",
     "LoaderSettings",
     "Locked",
     "MoveListener",
@@ -67,6 +69,7 @@ __all__ = [
     "check_padding",
     "columns_beside",
     "converted",
+    "lengths_of",
     "make_converter",
     "make_feed",
     "make_run",

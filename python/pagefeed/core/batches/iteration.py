@@ -6,17 +6,19 @@ import os
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pagefeed.core._base import Int64Array
 from pagefeed.core.batches.feeds import Feed
-from pagefeed.core.batches.lengths import Lengths
 from pagefeed.core.batches.run_view import AnyView, BatchIterator
 from pagefeed.core.run import NO_POSITION, NO_SEQUENCE, Cursor, Run, Sequences
 from pagefeed.errors import CancelledError
+
+if TYPE_CHECKING:
+    from pagefeed.core.batches.lengths import Lengths
 
 CHUNK_SEQUENCES = 1 << 15
 """Sequences ordered at a time: enough for the overhead of NumPy's calls to vanish."""

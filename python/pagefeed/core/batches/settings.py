@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pagefeed.core._base import check_positive
 from pagefeed.core.batches.fields import Fields
 from pagefeed.core.batches.formats import Format
-from pagefeed.core.batches.lengths import Lengths
 from pagefeed.core.dataset import Source
 from pagefeed.core.order import Balancing, Shuffle
 from pagefeed.core.sequences import Cut
@@ -17,6 +16,7 @@ from pagefeed.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from pagefeed.context_parallel import ContextParallel
+    from pagefeed.core.batches.lengths import Lengths
     from pagefeed.documents import Decode
     from pagefeed.elastic import Fleet
 
@@ -101,6 +101,19 @@ class LoaderSettings:
     def engine_bytes(self) -> int:
         """Bytes that the engine may hold."""
         return self.memory - self.order_bytes - self.dealing_bytes
+
+
+def lengths_of(asked: Sequence[tuple[int, int]] | None, cut: Cut) -> Lengths | None:
+    """Return the lengths of the rows of steps, or None if they do not change.
+
+    Raises:
+        InvalidArgumentError: If they do not fit the cut.
+    """
+    if asked is None:
+        return None
+    from pagefeed.core.batches.lengths import Lengths  # Few runs have some.
+
+    return Lengths.parse(asked, cut)
 
 
 def sized(

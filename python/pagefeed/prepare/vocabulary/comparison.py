@@ -124,13 +124,11 @@ def _named(
     tokenizers: Mapping[str, Tokenizer] | Iterable[Tokenizer],
 ) -> dict[str, Tokenizer]:
     """Return tokenizers by name."""
-    if isinstance(tokenizers, Mapping):
-        pairs = list(tokenizers.items())
-    else:
-        pairs = [(getattr(each, "name", ""), each) for each in tokenizers]
-    named = dict(pairs)
-    is_right = all(isinstance(each, Tokenizer) for each in named.values())
-    if not pairs or not is_right or len(named) < len(pairs):
+    given = tokenizers.items() if isinstance(tokenizers, Mapping) else tokenizers
+    pairs = [(e.name, e) if isinstance(e, Tokenizer) else e for e in given]
+    is_right = all(isinstance(p, tuple) and isinstance(p[-1], Tokenizer) for p in pairs)
+    named = dict(pairs) if is_right else {}
+    if not named or len(named) < len(pairs):
         raise InvalidArgumentError(
             f"tokenizers={tokenizers!r:.80} must be tokenizers of different names: "
             "give {'old': pagefeed.Tokenizer('a.json'), 'new': ...}"
