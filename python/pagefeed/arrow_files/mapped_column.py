@@ -66,12 +66,14 @@ class MappedColumn:
                 f"has {names}"
             ).at(file=path, column=column)
         kind = self._schema.field(column).type
-        self.type = kind.value_type if pa.types.is_dictionary(kind) else kind
-        if "list_view" in str(self.type) or "dictionary" in str(self.type):
+        plain = {"string_view": pa.string(), "binary_view": pa.binary()}
+        self.type = plain.get(str(kind), kind)
+        if pa.types.is_dictionary(kind):
+            self.type = kind.value_type
+        if "_view" in str(self.type) or "dictionary" in str(self.type):
             raise UnsupportedError(
-                f"{path}: column {column!r} is {kind}: write its lists as list or "
-                "large_list, and no dictionary inside of them, by table.cast() of "
-                "pyarrow"
+                f"{path}: column {column!r} is {kind}: write it without views "
+                "and without dictionaries inside, by table.cast() of pyarrow"
             ).at(file=path, column=column)
 
     def __len__(self) -> int:
@@ -97,7 +99,7 @@ class MappedColumn:
                 read = pa.ipc.open_stream(sink.getvalue()).read_next_batch()
             rows = read.column(self._column)
             rows.validate()
-            return rows if rows.type == self.type else rows.dictionary_decode()
+            return rows if rows.type == self.type else rows.cast(self.type)
 
     @property
     def empty(self) -> Any:

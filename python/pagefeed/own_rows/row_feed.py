@@ -207,7 +207,9 @@ class RowFeed(Feed):
         """Return a batch, converted."""
         if not isinstance(delivered, dict):
             return delivered
-        return converted(delivered, self._convert)
+        nested = {n: v for n, v in delivered.items() if isinstance(v, dict | list)}
+        inside = {n: _mapped(v, self._convert) for n, v in nested.items()}
+        return converted(delivered | inside, self._convert)
 
     def dataset_ids(
         self,
@@ -239,7 +241,7 @@ class RowFeed(Feed):
                 f"{problem}"
             ) from problem
         if isinstance(batch, dict):
-            batch = {name: _as_array(value) for name, value in batch.items()}
+            batch = {name: _mapped(value, _as_array) for name, value in batch.items()}
         return batch, _num_bytes(batch)
 
     def _chosen(self, batch: Any) -> Any:
@@ -254,10 +256,20 @@ class RowFeed(Feed):
         return {name: batch[name] for name in self._columns}
 
 
+def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a value with its arrays and tensors changed, in dicts and lists too."""
+    if isinstance(value, dict):
+        return {name: _mapped(inner, change) for name, inner in value.items()}
+    if isinstance(value, list) and value and not isinstance(value[0], str | bytes):
+        return [_mapped(inner, change) for inner in value]
+    is_array = isinstance(value, np.ndarray) or is_tensor(value)
+    return change(value) if is_array else value
+
+
 def _as_array(value: Any) -> Any:
     """Return a tensor as an array of the same memory, so that it is converted alike."""
     is_known = is_tensor(value) and str(value.dtype) != "torch.bfloat16"
-    return value.numpy() if is_known else value
+    return value.detach().numpy() if is_known else value
 
 
 def _num_bytes(value: Any) -> int:

@@ -81,15 +81,18 @@ def test_feather_fixed_sizes_slices_and_dictionaries(tmp_path):
     even = [[n] * 8 for n in range(100)]
     path = write(tmp_path / "b.arrow", pa.list_(pa.int32(), 8), even)
     assert joined(pf.arrow(path, column="ids")) == expected(even)
-    words = pa.array(["a", "b", "a", None] * 5).dictionary_encode()
-    ids = pa.array([[1]] * 20, pa.list_(pa.int32()))
-    with pa.ipc.new_stream(
-        tmp_path / "c.arrow", pa.schema({"ids": ids.type, "w": words.type})
-    ) as out:
-        out.write_table(pa.table({"ids": ids, "w": words}), max_chunksize=6)
-    data = pf.arrow(tmp_path / "c.arrow", column="ids")
-    batches = loader(data, sequences=pf.Documents(columns=["w"]), batch_size=20)
-    assert pa.array(next(iter(batches))["w"]).to_pylist() == ["a", "b", "a", None] * 5
+    words = pa.array(["a", "b", "a", None] * 5)
+    columns = {
+        "ids": pa.array([[1]] * 20, pa.list_(pa.int32())),
+        "d": words.dictionary_encode(),
+        "v": words.cast(pa.string_view()),
+    }
+    path = write_arrow(tmp_path / "c.arrow", columns, {}, rows_each=6)
+    data = pf.arrow(path, column="ids")
+    batches = loader(data, sequences=pf.Documents(columns=["d", "v"]), batch_size=20)
+    batch = next(iter(batches))
+    for name in ("d", "v"):
+        assert pa.array(batch[name]).to_pylist() == ["a", "b", "a", None] * 5
 
 
 def test_null_rows_are_empty_and_null_tokens_refused(tmp_path):

@@ -86,6 +86,12 @@ def test_columns_are_those_of_default_collate():
     assert torch.equal(batch["n"], want["n"])
     assert torch.equal(batch["vector"], want["vector"])
     assert batch["text"] == want["text"]
+    inner = [{"meta": {"a": n, "t": str(n)}, "pair": (n, -n)} for n in range(9)]
+    [nested] = loader(pf.rows(inner), 9, format="torch", shuffle=None)
+    want = torch.utils.data.default_collate(inner)
+    assert torch.equal(nested["meta"]["a"], want["meta"]["a"])
+    assert nested["meta"]["t"] == want["meta"]["t"]
+    assert all(map(torch.equal, nested["pair"], want["pair"]))
     pairs = torch.utils.data.TensorDataset(torch.arange(9), torch.ones(9, 2))
     assert sorted(next(iter(loader(pf.rows(pairs), 9)))["0"].tolist()) == [*range(9)]
 
@@ -167,7 +173,7 @@ def test_tokens_are_cut_packed_and_mixed(given):
 def test_wrong_lengths_and_tokens_are_named():
     rows = [{"ids": row} for row in tokens()]
     off = pf.rows(rows, column="ids", lengths=[len(row) + 1 for row in tokens()])
-    with pytest.raises(DataError, match="row 0 has 0 values"):
+    with pytest.raises(DataError, match="lengths= says"):
         list(loader(off, sequences=pf.Windows(8), shuffle=None))
     bad = pf.rows([{"ids": [1]}, {"ids": ["a"]}], column="ids", lengths=[1, 1])
     with pytest.raises(DataError, match="row 1"):
