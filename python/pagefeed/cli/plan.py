@@ -30,9 +30,9 @@ from pagefeed.core.order import FINAL_KINDS, Shuffle
 from pagefeed.core.storage import is_url
 from pagefeed.reports import (
     facts_of_plan,
-    file_sizes_of,
     forecast,
     mixture_tables,
+    small_files_of,
 )
 
 LATENCY = 0.05
@@ -62,16 +62,11 @@ def run(options: argparse.Namespace) -> int:
     for table in mixture_tables(plan):
         lines += ["", table.title, *table_lines(table.header, table.rows)]
     costs = _costs(options, loader, line)
-    lines += _file_lines(loader)
+    small = small_files_of(loader.dataset.parts.values())
+    lines += [] if small is None else [f"files: {small}"]
     if costs:
         lines += _cost_lines(options, costs, line)
     return tell(options, asdict(plan) | {"shuffles": costs}, lines)
-
-
-def _file_lines(loader: Loader) -> list[str]:
-    """Return the sizes of the files, and advice if they are small."""
-    sizes, small = file_sizes_of(loader.dataset.parts.values())
-    return [f"files: {small or sizes}"]
 
 
 def _costs(

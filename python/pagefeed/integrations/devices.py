@@ -242,11 +242,12 @@ def on_device(
         InvalidArgumentError: If there is no such device, the loader's format is not
             ``"torch"``, or losses change the weights of its mixture.
 
-    Example:
-        >>> batches = on_device(loader, "cuda", ahead=2)  # doctest: +SKIP
-        >>> for batch in batches:  # doctest: +SKIP
-        ...     train(batch["input_ids"])  # int64 [8, 2048] on the GPU
-        >>> state = batches.state_dict()  # doctest: +SKIP
+    For example, with ``Loader(..., format="torch")``::
+
+        batches = on_device(loader, "cuda", ahead=2)
+        for batch in batches:
+            train(batch["input_ids"])  # int64 [8, 2048] on the GPU
+        state = batches.state_dict()
     """
     check_format(loader, "torch", "on_device")
     try:

@@ -17,8 +17,8 @@ from pagefeed.reports.inspection import (
     Inspection,
     PageSizes,
     ShuffleCost,
-    file_sizes_of,
     inspect,
+    small_files_of,
 )
 from pagefeed.reports.nodes import check_nodes, facts_of_node
 from pagefeed.reports.page import report
@@ -70,7 +70,6 @@ __all__ = [
     "facts_of_inspection",
     "facts_of_node",
     "facts_of_plan",
-    "file_sizes_of",
     "forecast",
     "inspect",
     "load_tokenizer",
@@ -80,6 +79,7 @@ __all__ = [
     "plan_digest",
     "replay",
     "report",
+    "small_files_of",
     "smoke",
     "sound_batches",
     "sound_part",

@@ -9,7 +9,7 @@ from pagefeed.reports.inspection.footers import (
 )
 from pagefeed.reports.inspection.inspection import Inspection, PageSizes, inspect
 from pagefeed.reports.inspection.lengths import DocumentLengths, measure_lengths
-from pagefeed.reports.inspection.sizes import file_sizes_of
+from pagefeed.reports.inspection.sizes import small_files_of
 
 __all__ = [
     "NO_CHECKSUMS",
@@ -20,7 +20,7 @@ __all__ = [
     "PageSizes",
     "ShuffleCost",
     "checksum_share",
-    "file_sizes_of",
     "inspect",
     "measure_lengths",
+    "small_files_of",
 ]

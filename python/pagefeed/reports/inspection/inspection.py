@@ -20,7 +20,7 @@ from pagefeed.reports.inspection.footers import (
     file_facts,
 )
 from pagefeed.reports.inspection.lengths import DocumentLengths, measure_lengths
-from pagefeed.reports.inspection.sizes import file_sizes_of
+from pagefeed.reports.inspection.sizes import small_files_of
 from pagefeed.reports.sampling import evenly
 from pagefeed.reports.soundness import Damage
 
@@ -142,7 +142,7 @@ def inspect(
         pruned_files=0 if table is None else len(table.pruned),
     )
     inspection.advice.extend(_advice(inspection))
-    _, small = file_sizes_of([dataset])
+    small = small_files_of([dataset])
     inspection.advice.extend([] if small is None else [small])
     return inspection
 

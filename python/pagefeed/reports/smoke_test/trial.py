@@ -154,7 +154,7 @@ def smoke(
         _check_resume(loader, ours),
         check_memory(ours, loader.memory),
         check_checksums(loader.dataset),
-        check_files(loader.dataset),
+        *check_files(loader.dataset),
     ]
     if target_rate is not None:
         checks.insert(1, check_rate(rate, target_rate, share))
