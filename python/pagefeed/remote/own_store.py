@@ -46,6 +46,7 @@ _MISSING = ("NotFoundError", "NoSuchKey", "KeyError")
 """Errors of stores for a missing file; a dictionary in memory raises the last."""
 _DENIED = ("PermissionDeniedError", "UnauthenticatedError")
 _State = tuple[int, str]
+_Reader = Callable[[Any, str], Any]
 
 
 def located_in(
@@ -98,8 +99,7 @@ class OwnStorage(RemoteStorage):
 
     def __init__(self, store: OwnStore, options: Mapping[str, str]) -> None:
         self._store = store
-        has_cache = "storage_cache" in options
-        identity = f"{type(store).__module__}.{store!r}" if has_cache else ""
+        identity = f"{_kind(store)} {store!r}" if "storage_cache" in options else ""
         if " at 0x" in identity:
             raise InvalidArgumentError(
                 f"storage_cache must know stores from each other: give {_kind(store)} "
@@ -130,8 +130,7 @@ class Calls:
 
     def head(self, key: str) -> _State:
         """Return bytes and version of a file."""
-        found: _State = self._asked("head", key, of=_state)
-        return found
+        return self._asked("head", key, of=_state)
 
     def read(self, key: str, begin: int, end: int) -> tuple[bytes, _State]:
         """Return bytes of a file, and its state after they were read.
@@ -149,27 +148,23 @@ class Calls:
         found = (name for name in files if name.startswith(prefix) and name[-1] != "/")
         return [(f"store://{name}", files[name]) for name in sorted(found)]
 
-    def _asked(
-        self, name: str, path: str | None, *, of: Callable[[Any, str], Any], **at: int
-    ) -> Any:
+    def _asked(self, name: str, path: str | None, *, of: _Reader, **at: int) -> Any:
         """Return an answer of the store, read by ``of``; raise errors as known ones."""
         try:
             return of(getattr(self._store, name)(path, **at), name)
-        except _AnswerError:
-            raise
         except BaseException as error:  # noqa: BLE001 - the user's code may raise anything
             raise _known(error, name) from None
 
 
 def _known(error: BaseException, call: str) -> OSError:
+    if isinstance(error, _AnswerError):
+        return error
     kind, status = type(error).__name__, _status(error)
     told = f"store.{call} raised {kind}"
     if isinstance(error, FileNotFoundError) or kind in _MISSING or status == 404:
         return FileNotFoundError(f"the store has no such file: {told}")
     if isinstance(error, PermissionError) or kind in _DENIED or status in (401, 403):
-        return PermissionError(
-            f"access is denied: {told}; make the store with credentials that may read"
-        )
+        return PermissionError(f"access is denied: {told}; give the store credentials")
     told = f"{told}; its text may be secret: call it yourself with this path to see it"
     is_final = isinstance(error, _FOREVER) or not isinstance(error, Exception)
     return OSError(told) if is_final else TimeoutError(told)
