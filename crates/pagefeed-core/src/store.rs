@@ -37,6 +37,9 @@ const SAMPLED: (u64, u64) = (16, 4096);
 /// The error of a missing file.
 const GONE: &str = "it does not exist any more: put it back, or name the files there are";
 
+/// The kind of a failed read if a network file system forgot an open file.
+const STALE_HANDLE: Kind = Kind::Io(io::ErrorKind::StaleNetworkFileHandle);
+
 /// A read that takes longer than this did not come from memory.
 const SLOW: Duration = Duration::from_micros(30);
 
@@ -200,13 +203,15 @@ impl Storage for Store {
             let range = *offset..offset.saturating_add(into.len() as u64);
             readable(file, &range).map_err(|error| error.in_file(&file.path))?;
         }
-        let Some(open) = self.descriptors.get(&file.path) else {
-            let open = self.open(&file.path)?;
-            return self.read_checked(&open, file, ranges);
-        };
+        let kept = self.descriptors.get(&file.path);
+        let was_open = kept.is_some();
+        let open = kept.map_or_else(|| self.open(&file.path), Ok)?;
         match self.read_checked(&open, file, ranges) {
-            // The path may lead to another file by now: the one that was indexed.
-            Err(stale) if stale.kind() == Kind::Stale => {
+            // The path may lead to another file by now: the one that was indexed. A file
+            // server that was restarted does not know what was open.
+            Err(stale)
+                if stale.kind() == STALE_HANDLE || (was_open && stale.kind() == Kind::Stale) =>
+            {
                 self.descriptors.forget(&file.path);
                 match self.open(&file.path) {
                     Ok(open) => self.read_checked(&open, file, ranges),

@@ -5,7 +5,7 @@ use pagefeed_core::error::{Error, Result, shown_path};
 use url::Url;
 
 /// Schemes that are read, for messages.
-const SCHEMES: &str = "s3://, gs://, az://, https:// and hf://";
+const SCHEMES: &str = "s3://, gs://, az://, abfss://, https:// and hf://";
 
 /// The providers of buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,7 +56,8 @@ impl Address {
         };
         let object = |provider| {
             let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
-            if bucket.is_empty() || bucket.contains('@') {
+            let has_account = account_of(scheme, bucket).is_some();
+            if bucket.is_empty() || (bucket.contains('@') && !has_account) {
                 let message = format!("{} should be {scheme}://BUCKET/PATH", shown(url));
                 return Err(Error::invalid(message));
             }
@@ -72,7 +73,7 @@ impl Address {
         match scheme {
             "s3" | "s3a" => object(Provider::Amazon),
             "gs" | "gcs" => object(Provider::Google),
-            "az" | "azure" => object(Provider::Azure),
+            "az" | "azure" | "abfs" | "abfss" => object(Provider::Azure),
             "http" | "https" => web(url),
             "hf" => hub(url, rest),
             "store" => Ok(Self::Own(
@@ -83,6 +84,15 @@ impl Address {
             ))),
         }
     }
+}
+
+/// Container and account of `abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH`.
+fn account_of<'a>(scheme: &str, bucket: &'a str) -> Option<(&'a str, &'a str)> {
+    let parts = bucket.split_once('@')?;
+    let (container, host) = parts;
+    let is_host = host.contains('.') && !host.contains([':', '@']);
+    (scheme.starts_with("abfs") && is_host && !container.is_empty() && !container.contains(':'))
+        .then_some(parts)
 }
 
 fn web(text: &str) -> Result<Address> {
@@ -168,6 +178,7 @@ pub(crate) fn shown(url: &str) -> String {
     };
     let authority = rest.split('/').next().unwrap_or_default();
     match authority.rfind('@') {
+        _ if account_of(scheme, authority).is_some() => url.to_string(),
         Some(at) => format!("{scheme}://...{}", &rest[at..]),
         None => url.to_string(),
     }
@@ -201,6 +212,24 @@ mod tests {
             key: "web/date=2024-01/a b.parquet".into(),
         };
         assert_eq!(parsed, Address::Object(expected));
+    }
+
+    #[test]
+    fn a_container_may_name_its_account() {
+        let named = "corpus@account.dfs.core.windows.net";
+        for (scheme, bucket) in [("abfs", "corpus"), ("abfss", named), ("abfs", named)] {
+            let url = format!("{scheme}://{bucket}/web/a.parquet");
+            let expected = Object {
+                provider: Provider::Azure,
+                bucket: bucket.into(),
+                key: "web/a.parquet".into(),
+            };
+            assert_eq!(Address::parse(&url).unwrap(), Address::Object(expected));
+            assert_eq!(shown(&url), url);
+        }
+        for url in ["az://corpus@a.b/c", "s3://k:s@bucket/a", "abfss://u:p@a.b/c", "abfss://@a.b/c"] {
+            assert!(Address::parse(url).is_err(), "{url}");
+        }
     }
 
     #[test]

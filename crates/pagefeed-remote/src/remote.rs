@@ -10,14 +10,16 @@ use object_store::path::Path;
 use pagefeed_core::error::{Error, Result};
 use pagefeed_core::storage::{FileId, FileRanges, Stamp, Storage};
 use pagefeed_core::store::Store;
+use twox_hash::XxHash3_64;
 
 use crate::address::Address;
 use crate::backends::bucket::{Bucket, Meta};
 use crate::backends::uploads::{Condition, Version};
-use crate::counters::Counts;
+use crate::counters::{Counts, add};
 use crate::live::{Listed, Live, listed, stamp};
 use crate::options::Options;
 use crate::reading::Source;
+use crate::requests::{Requests, coalesced};
 use crate::runtime;
 use crate::transport::failure::Failure;
 
@@ -204,6 +206,26 @@ impl Remote {
             .map_err(|error| self.live.named(error, &file.path))
     }
 
+    /// Ranges of a local file, such as one of a mounted folder: from the cache, or read.
+    fn local_ranges(&self, file: &FileId, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let Some(cache) = &self.live.cache else {
+            return self.local.read_ranges(file, ranges);
+        };
+        let size = |range: &Range<u64>| range.end.saturating_sub(range.start);
+        let wanted = ranges.iter().map(size).sum::<u64>();
+        add(&self.live.counters.bytes_wanted, wanted);
+        let key = local_key(file);
+        let cached = cache.find(key, &coalesced(ranges, 0));
+        let missing = Requests(cached.missing);
+        let read = self.local.read_ranges(file, &missing.0)?;
+        for (range, bytes) in missing.0.iter().zip(&read) {
+            add(&self.live.counters.bytes_fetched, bytes.len() as u64);
+            cache.store(key, range.start, bytes);
+        }
+        let (all, bytes) = missing.with(read, cached.found);
+        Ok(all.of_each(&bytes, ranges))
+    }
+
     fn block<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         runtime::handle()?.block_on(runtime::unless(self.cancel.clone(), work))
     }
@@ -237,7 +259,7 @@ impl Storage for Remote {
 
     fn read_ranges(&self, file: &FileId, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         if is_local(&file.path) {
-            return self.local.read_ranges(file, ranges);
+            return self.local_ranges(file, ranges);
         }
         self.block_on_reads(self.ranges_of(file, ranges))
     }
@@ -245,9 +267,7 @@ impl Storage for Remote {
     fn read_files(&self, wanted: &[FileRanges]) -> Result<Vec<Vec<Bytes>>> {
         let reads = wanted.iter().map(|wanted_of_file| async {
             if is_local(&wanted_of_file.file.path) {
-                return self
-                    .local
-                    .read_ranges(&wanted_of_file.file, &wanted_of_file.ranges);
+                return self.local_ranges(&wanted_of_file.file, &wanted_of_file.ranges);
             }
             self.ranges_of(&wanted_of_file.file, &wanted_of_file.ranges)
                 .await
@@ -308,6 +328,12 @@ impl Storage for Broken {
     fn for_child(&self) -> Arc<dyn Storage> {
         Arc::new(Self(self.0.clone()))
     }
+}
+
+/// Hash of a local file and the state it was indexed in.
+fn local_key(file: &FileId) -> u64 {
+    let text = format!("file://{} {}", file.path, file.stamp.version());
+    XxHash3_64::oneshot(text.as_bytes())
 }
 
 fn is_local(path: &str) -> bool {

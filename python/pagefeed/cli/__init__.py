@@ -19,7 +19,7 @@ __all__ = ["VERBS", "main", "make_parser"]
 
 VERBS = (
     *("count", "tokenize", "demo", "inspect", "head", "convert", "tokenizer", "index"),
-    "export",
+    *("export", "stage"),
     *("plan", "smoke", "doctor", "check", "report", "trace", "explain"),
     "verify",
 )

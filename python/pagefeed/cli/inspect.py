@@ -1,8 +1,8 @@
 """Inspect a dataset before training: how it is stored, and what it will cost.
 
 For large datasets, it reads an even sample of footers and pages; --whole reads the
-lengths of all documents. Exits with 0, or with 1 if something cannot be read: it is
-reported, and the rest is inspected.
+lengths of all documents, and compares files with the digests in _manifest.json. Exits
+with 0, or with 1 if something cannot be read: it is reported, and the rest inspected.
 
 For example:
   pagefeed inspect train.py:make_loader
@@ -32,7 +32,7 @@ from pagefeed.reports import Inspection, facts_of_inspection, inspect
 BAR = 40
 
 
-ARGUMENTS = RUN | {"--whole": arg(bool, "read the lengths of all documents")}
+ARGUMENTS = RUN | {"--whole": arg(bool, "read all documents, and compare digests")}
 
 
 def run(options: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ classes: :class:`Selectable`, :class:`Erasable`, :class:`Infillable`.
 
 from pagefeed.parquet_files.described_rows import DescribedRows
 from pagefeed.parquet_files.infillable import Infillable
+from pagefeed.parquet_files.manifests import changed_files
 from pagefeed.parquet_files.named_files import (
     Columns,
     check_wanted,
@@ -25,6 +26,7 @@ __all__ = [
     "RecordedTokenizer",
     "Selectable",
     "Tokenizable",
+    "changed_files",
     "check_wanted",
     "named_dataset",
     "parquet",

@@ -24,6 +24,7 @@ from pagefeed.core.storage import (
     plain_paths,
 )
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.parquet_files.manifests import check_listed
 from pagefeed.parquet_files.parquet_dataset import ParquetDataset
 
 if TYPE_CHECKING:
@@ -84,9 +85,9 @@ def parquet(
         storage_options: Settings of remote storage: ``endpoint_url``, ``region``,
             credentials, ``deadline`` in seconds. The usual variables of the environment
             give the others.
-        storage_cache: Size of a cache of remote data on a local disk, such as
-            ``"200GB"``. Its folder is ``storage_cache_dir`` of ``storage_options``, or
-            ``$PAGEFEED_CACHE_DIR``.
+        storage_cache: Size of a cache on a local disk, such as ``"200GB"``, for remote
+            data and mounted folders. Its folder is ``storage_cache_dir`` of
+            ``storage_options``, or ``$PAGEFEED_CACHE_DIR``.
         tokenizer: The tokenizer that made the tokens. Files that record another one are
             refused.
         index: Folder of an index that ``pagefeed index --output`` wrote. The dataset
@@ -126,6 +127,7 @@ def parquet(
         files = located_in(store, paths, storage_options)
     elif index is None:
         files = located(paths, storage_options)
+        check_listed(*files, paths)
     else:
         shared, files = _shared(
             paths, index, column, page_index, cache_dir, storage_options

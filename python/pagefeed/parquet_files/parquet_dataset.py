@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
-from pagefeed.core.dataset import Dataset
+from pagefeed.core.dataset import Dataset, PageIndex
 from pagefeed.parquet_files.infillable import Infillable
+from pagefeed.parquet_files.manifests import check_written_rows
 from pagefeed.parquet_files.selectable import SelectableParquet
 from pagefeed.parquet_files.tokenizable import Tokenizable
 
@@ -61,3 +62,8 @@ class Erasable(Dataset):
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ParquetDataset(Tokenizable, SelectableParquet, Erasable, Infillable):
     """Parquet files read as one dataset; made by :func:`pagefeed.parquet`."""
+
+    def _look_at(self, index: PageIndex) -> None:
+        """Refuse what is not there, and files with other rows than were written."""
+        super()._look_at(index)
+        check_written_rows(index)

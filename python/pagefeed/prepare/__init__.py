@@ -8,6 +8,7 @@ and compares tokenizers.
 
 from pagefeed.prepare.conversion import TOKEN_FORMATS, Conversion, convert
 from pagefeed.prepare.exporting import Exported, export
+from pagefeed.prepare.staging import Staged, stage
 from pagefeed.prepare.texts import FORMATS
 from pagefeed.prepare.tokenizing import Tokenized, tokenize
 from pagefeed.prepare.vocabulary import (
@@ -34,6 +35,7 @@ __all__ = [
     "ExtendedTokenizer",
     "NewToken",
     "SampledSource",
+    "Staged",
     "TokenRate",
     "Tokenized",
     "TrainedTokenizer",
@@ -42,6 +44,7 @@ __all__ = [
     "export",
     "extend_embeddings",
     "extend_tokenizer",
+    "stage",
     "tokenize",
     "train_tokenizer",
 ]

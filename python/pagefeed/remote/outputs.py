@@ -359,7 +359,10 @@ def output_folder(
     return OutputFolder(os.path.abspath(local_path(text, name)))
 
 
-_BUCKETS = ("s3://", "s3a://", "gs://", "gcs://", "az://", "azure://")
+_BUCKETS = (
+    *("s3://", "s3a://", "gs://", "gcs://", "az://", "azure://", "abfs://"),
+    "abfss://",
+)
 
 
 def output_file(

@@ -70,6 +70,7 @@ class RemoteStorage(Storage):
         self.remote = self.handle = _handle(settings, lost)
         """The storage of the data plane."""
         self._hub = Hub(self.remote, settings["hub_endpoint"])
+        self.finished: frozenset[str] = frozenset()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RemoteStorage) and self._options == other._options
@@ -247,6 +248,7 @@ class RemoteStorage(Storage):
                 "signs in them: no URL can name these; copy the objects to other names",
                 PagefeedWarning,
             )
+        self.finished |= ended
         for output in sorted(begun):
             check_finished(output, is_begun=True, is_ended=output in ended)
         if not files:
@@ -276,18 +278,24 @@ def storage_of_options(
     """Return the storage of files with these settings.
 
     Raises:
-        InvalidArgumentError: If there are settings, and all files are local.
+        InvalidArgumentError: If all files are local, and there are settings other than
+            those of the cache.
     """
     texts = options_as_texts(options)
-    if is_remote:
+    others = texts.keys() - (_OF_MOUNTS if "storage_cache" in texts else ())
+    if is_remote or (texts and not others):
         return RemoteStorage(texts)
-    if options:
+    if others:
         raise InvalidArgumentError(
-            f"storage_options {', '.join(map(str, options))} are for remote storage, "
+            f"storage_options {', '.join(sorted(others))} are for remote storage, "
             "but all paths are local: leave them out, or give a URL such as "
             "s3://bucket/folder/"
         )
     return Storage()
+
+
+_OF_MOUNTS = {"storage_cache", "storage_cache_dir", "max_in_flight"}
+"""Settings for files of mounted folders too."""
 
 
 def _is_one_file(path: str, suffixes: tuple[str, ...]) -> bool:

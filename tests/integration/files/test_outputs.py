@@ -105,6 +105,9 @@ OUTPUTS = {
         ),
         buckets=True,
     ),
+    "stage.output": Output(
+        lambda path, _: pf.prepare.stage(pf.parquet("a.parquet", **COLUMN), path)
+    ),
     "write_index.output": Output(
         lambda path, options: write_index(
             "a.parquet", path, **COLUMN, storage_options=options
@@ -250,6 +253,7 @@ VERBS = {
     ("export", "--output"): RUN,
     ("index", "--output"): RUN[:3],
     ("report", "--output"): RUN,
+    ("stage", "--output"): RUN,
     ("tokenize", "--output"): ["a.jsonl", "--tokenizer", "tokenizer.json"],
     ("tokenizer extend", "--output"): [
         "tokenizer.json",

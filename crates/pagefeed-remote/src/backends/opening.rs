@@ -52,7 +52,12 @@ pub(crate) fn open(
     keys: Option<Arc<KeyRing>>,
     region: Option<&str>,
 ) -> Result<(Box<dyn Objects>, String)> {
-    let bucket = (name, &options.providers[provider as usize], connector);
+    let mut settings = options.providers[provider as usize].clone();
+    let (name, host) = name.split_once('@').unwrap_or((name, ""));
+    if let Some((account, _)) = host.split_once('.') {
+        settings.push(("account_name".into(), account.into()));
+    }
+    let bucket = (name, &settings, connector);
     let failed = |error| cannot_open(name, &error);
     Ok(match provider {
         Provider::Amazon => {

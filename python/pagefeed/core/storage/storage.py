@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, TypeAlias
 
@@ -45,6 +45,8 @@ class Storage:
         b'PAR1'
     """
 
+    finished: Container[str] = ()
+    """Remote folders that were listed and have a manifest."""
     handle: _core.Remote | None = None
     """The storage of the data plane; None for local files, which it opens by path."""
 

@@ -368,7 +368,7 @@ def _settings(loader: Loader, files: FileSettings, shard_steps: int) -> dict[str
 
 
 def _name_of(function: Any) -> str | None:
-    return function and getattr(function, "__qualname__", type(function).__qualname__)
+    return function and repr(function).partition(" at ")[0]
 
 
 def _record_name(shard: int) -> str:

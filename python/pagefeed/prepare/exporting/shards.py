@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from pagefeed import _core
 from pagefeed.caches import WholeWriter
 from pagefeed.core._base import FIELDS, require
 from pagefeed.errors import InvalidArgumentError
@@ -47,9 +48,11 @@ class FileSettings:
 
         Other fields, such as texts, become an array of pyarrow.
         """
-        if not hasattr(values, "dtype"):
+        if isinstance(values, list | _core.ArrowArray):
             return _arrow().array(values)
         array = np.asarray(values)
+        if array.dtype.kind in "OSU":
+            return _arrow().array(values)
         kind = np.dtype(self.dtype) if name == "input_ids" else array.dtype
         if name != "input_ids" and name in FIELDS and kind == np.int64:
             kind = np.dtype(np.int32)

@@ -11,7 +11,7 @@ from pagefeed.core.dataset import Dataset, check_dataset, refuse_texts
 from pagefeed.core.sequences import Cut, Windows
 from pagefeed.documents import Documents
 from pagefeed.errors import MissingDependencyError
-from pagefeed.parquet_files import ParquetDataset
+from pagefeed.parquet_files import ParquetDataset, changed_files
 from pagefeed.reports.inspection.costs import ShuffleCost, shuffle_costs
 from pagefeed.reports.inspection.footers import (
     NO_CHECKSUMS,
@@ -22,7 +22,7 @@ from pagefeed.reports.inspection.footers import (
 from pagefeed.reports.inspection.lengths import DocumentLengths, measure_lengths
 from pagefeed.reports.inspection.sizes import small_files_of
 from pagefeed.reports.sampling import evenly
-from pagefeed.reports.soundness import Damage
+from pagefeed.reports.soundness import Damage, damage_of
 
 MOST_PAGES = 4096
 LARGE_PAGE = 8 << 20
@@ -97,7 +97,8 @@ def inspect(
         sequences: How training cuts it, to estimate costs; ``Windows(2048)`` by
             default.
         memory: Bytes that a loader has, for the same estimate.
-        whole: Read the lengths of all documents, however many there are.
+        whole: Read the lengths of all documents, however many there are, and compare
+            all bytes with the digests in ``_manifest.json``, where jobs left one.
 
     Raises:
         UnsupportedError: If sequences are given and the column holds texts.
@@ -113,6 +114,8 @@ def inspect(
     if sequences is not None and not isinstance(sequences, Documents):
         refuse_texts(index, repr(sequences))
     lengths, damage = measure_lengths(dataset, whole=whole)
+    if whole:
+        damage += map(damage_of, changed_files(index.storage, index.files))
     sample = evenly(len(index), MOST_PAGES)
     where = [index.locate(page) for page in sample.tolist()]
     sizes = np.array([page.compressed_size for page in where], dtype=np.int64)
