@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed import _core
-from pagefeed.core._base import Int64Array, check_vocab_size
+from pagefeed.core._base import Int64Array, check_vocab_size, require
 from pagefeed.core.batches import (
     Batch,
     DType,
+    Fields,
     Format,
     check_infills,
     check_padding,
@@ -28,6 +29,7 @@ from pagefeed.core.dataset import Dataset, check_dataset, known_vocab_size
 from pagefeed.core.ranks import resolve_memory, resolve_threads
 from pagefeed.core.run import Sequences
 from pagefeed.core.sequences import Cut, SequenceIndex, check_sequences
+from pagefeed.core.wiring import make_metadata
 from pagefeed.errors import InvalidArgumentError, OutOfRangeError
 
 __all__ = ["SequenceView"]
@@ -101,10 +103,16 @@ class SequenceView:
         )
         check_infills([dataset], self.dtype, self.vocab_size)
         self._aligned = columns_beside([dataset])
+        told: dict[str, Any] = {}
+        if dataset.span_columns:
+            names = Fields(names=("input_ids", "metadata"))
+            beside = make_metadata([dataset], names)
+            told["metadata"] = beside and beside.asked
         self._engine = token_engine(
             [dataset],
             layout,
             self._aligned,
+            **told,
             batch_rows=1,
             row_length=self._sequences.length,
             num_threads=self.num_threads,
@@ -119,7 +127,11 @@ class SequenceView:
         return self._sequences.num_sequences
 
     def __getitem__(self, index: SupportsIndex) -> Batch:
-        """Return one sequence: ``{"input_ids": [length]}``, and aligned columns."""
+        """Return one sequence: ``{"input_ids": [length]}``, and what lies beside it.
+
+        These are aligned columns, and of each column of spans a list of dicts with
+        ``start`` and ``end`` in the sequence, as in a document of the dataset.
+        """
         return self.__getitems__([index])[0]
 
     def __getitems__(self, numbers: Sequence[SupportsIndex]) -> list[Batch]:
@@ -144,7 +156,8 @@ class SequenceView:
             self._aligned.typed(
                 {name: self._convert(values) for name, values in row.items()}
             )
-            for row in rows
+            | spans
+            for row, spans in rows
         ]
 
     def stats(self) -> dict[str, float]:
@@ -157,11 +170,21 @@ class SequenceView:
         settings = {name: getattr(self, name) for name in names}
         return partial(SequenceView, self.dataset, self.sequences, **settings), ()
 
-    def _copy(self, buffer: _core.Buffer) -> dict[str, npt.NDArray[Any]]:
+    def _copy(
+        self, buffer: _core.Buffer
+    ) -> tuple[dict[str, npt.NDArray[Any]], dict[str, list[Any]]]:
+        """Return the arrays of a sequence, and its spans by column."""
         length = self._sequences.length
         tokens = np.frombuffer(memoryview(buffer), dtype=self.dtype, count=length)
         row = {"input_ids": tokens} | self._aligned.arrays(buffer, (length,))
-        return {name: values.copy() for name, values in row.items()}
+        spans: dict[str, list[Any]] = {}
+        if self.dataset.span_columns:
+            arrow = require("pyarrow", extra="pyarrow", purpose="spans")
+            table = arrow.table(buffer.take_metadata())
+            for name in self.dataset.span_columns:
+                parts = table.column(name).to_pylist()
+                spans[name] = [span for part in parts for span in part or ()]
+        return {name: values.copy() for name, values in row.items()}, spans
 
     def _checked(self, numbers: Sequence[SupportsIndex]) -> Int64Array:
         sequences = np.array(

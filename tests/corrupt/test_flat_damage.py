@@ -320,7 +320,7 @@ def test_what_a_writer_refuses(tmp_path):
         pf.StreamWriter(tmp_path / "a", dtype="u2")
     with pytest.raises(errors.InvalidArgumentError, match="called 'token'"):
         pf.StreamWriter(tmp_path / "b", dtype=[("tokens", "u2")])
-    old = [("token", "u2"), ("metadata", "u4")]
+    old = [("token", "u2"), ("metadata", "f4")]
     with pytest.raises(errors.InvalidArgumentError, match="without 'metadata'"):
         pf.StreamWriter(tmp_path / "b", dtype=old)
     for how in ("json", "numpy"):

@@ -63,6 +63,20 @@ def parse_records(dtype: object) -> np.dtype[Any]:
         raise InvalidArgumentError(f"dtype={dtype!r}: {problem}") from problem
 
 
+def without_payloads(dtype: object) -> tuple[Any, bool]:
+    """Return a type of records without numbers of payloads, and whether it had them.
+
+    Raises:
+        InvalidArgumentError: If NumPy does not know it.
+    """
+    record = parse_records(dtype)
+    if "metadata" not in (record.names or ()) or record["metadata"].kind not in "iu":
+        return dtype, False
+    kept = [(name, record[name]) for name in record.names or () if name != "metadata"]
+    is_plain = [name for name, _ in kept] == [TOKEN]
+    return (record[TOKEN] if is_plain else kept), True
+
+
 def written_records(dtype: object) -> np.dtype[Any]:
     """Return the type of records that a writer can write, packed.
 

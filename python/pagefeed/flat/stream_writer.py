@@ -24,6 +24,7 @@ from pagefeed.flat.stream_manifest import (
     TOKENS,
     shard_base,
     stored_dtype,
+    without_payloads,
     write_manifest,
     written_records,
 )
@@ -44,11 +45,13 @@ class StreamWriter(WholeWriter):
     Args:
         folder: The folder. It is created if it does not exist.
         dtype: Type of the tokens (``"uint16"``); or a structure with a field ``token``
-            and any further numbers per token.
+            and any further numbers per token. A field ``metadata`` stands for numbers
+            of payloads, which are written anyway.
         shard: Number of the shard, from 0 on.
         num_shards: Shards that the folder will have.
         serialize: How payloads of spans become bytes: ``"bytes"`` as they are, or a
-            callable of your own. None if there are no spans.
+            callable of your own. By default there are no spans, or bytes if ``dtype``
+            has a field ``metadata``.
 
     Raises:
         InvalidArgumentError: If an argument is invalid, or the folder has this shard
@@ -72,6 +75,9 @@ class StreamWriter(WholeWriter):
         num_shards: int = 1,
         serialize: Callable[[Any], bytes] | Literal["bytes"] | None = None,
     ) -> None:
+        dtype, has_payloads = without_payloads(dtype)
+        if has_payloads and serialize is None:
+            serialize = "bytes"
         self.dtype = written_records(dtype)
         if not (serialize is None or serialize == "bytes" or callable(serialize)):
             raise InvalidArgumentError(

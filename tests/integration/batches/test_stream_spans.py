@@ -211,3 +211,23 @@ def test_a_shard_that_changed_is_refused(tmp_path: Path):
     path.write_bytes(path.read_bytes() + b"more")
     with pytest.raises(pf.errors.StaleFileError, match=r"out_of_band\.bin"):
         [*loader(data)]
+
+
+@pytest.mark.parametrize("cut", [pf.Windows(32, tail="drop"), pf.Packed(32)])
+def test_a_view_has_the_spans_of_a_sequence(tmp_path, cut):
+    dtype = [("token", "u2"), ("metadata", "u4")]
+    with pf.StreamWriter(tmp_path / "s", dtype=dtype) as writer:
+        for number in range(40):
+            length = 5 + number * 7 % 50
+            places = range(0, length, 9)
+            spans = [(a, min(a + 5, length), b"%d:%d" % (number, a)) for a in places]
+            writer.append(np.arange(length), spans=spans)
+    stream = pf.stream(tmp_path / "s")
+    view = pf.SequenceView(stream, cut)
+    batches = loader(stream, cut, batch_size=1)
+    items = view.__getitems__(range(len(view)))
+    for item, batch in zip(items, batches, strict=False):
+        assert item["input_ids"].tolist() == batch["input_ids"][0].tolist()
+        assert item["spans"] == [span.as_py() for span in spans_of(batch)]
+    assert sum(len(item["spans"]) for item in items) >= 100
+    assert view[-1]["spans"] == items[-1]["spans"]
