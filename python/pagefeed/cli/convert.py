@@ -5,6 +5,8 @@ The format of the input is recognized by its files, or given by --from.
 For example:
   pagefeed convert corpus/ --column input_ids --to stream --output corpus-stream
   pagefeed convert corpus_text_document.idx --to parquet --output corpus-parquet
+  pagefeed convert shard-0.tar shard-1.tar --to parquet --output samples
+  pagefeed convert images/ --to parquet --output samples
   pagefeed convert a.bin --in-dtype uint16 --in-eos 0 --to megatron --output a
 """
 
@@ -24,7 +26,7 @@ from pagefeed.cli.common import (
     selected,
     tell,
 )
-from pagefeed.prepare import convert
+from pagefeed.prepare import are_samples, convert
 
 WRITTEN = parameters(convert, "output to dtype eos shard_size page_size compression")
 ARGUMENTS = PATHS | SOME_PATHS | NO_COLUMN | FILES | WRITTEN
@@ -32,6 +34,10 @@ ARGUMENTS = PATHS | SOME_PATHS | NO_COLUMN | FILES | WRITTEN
 
 def run(options: argparse.Namespace) -> int:
     """Convert and report."""
+    if are_samples(options.paths):
+        done = convert(options.paths, **same_named(options, convert))
+        line = f"{done.num_documents:,} samples in {len(done.files):,} files"
+        return tell(options, asdict(done), [f"{line}: {', '.join(done.files)}"])
     dataset = selected(options, open_paths(options))
     done = convert(dataset, **same_named(options, convert))
     lines = (

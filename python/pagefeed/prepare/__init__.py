@@ -8,6 +8,7 @@ and compares tokenizers.
 
 from pagefeed.prepare.conversion import TOKEN_FORMATS, Conversion, convert
 from pagefeed.prepare.exporting import Exported, export
+from pagefeed.prepare.samples import are_samples
 from pagefeed.prepare.staging import Staged, stage
 from pagefeed.prepare.texts import FORMATS
 from pagefeed.prepare.tokenizing import Tokenized, tokenize
@@ -39,6 +40,7 @@ __all__ = [
     "TokenRate",
     "Tokenized",
     "TrainedTokenizer",
+    "are_samples",
     "compare_tokenizers",
     "convert",
     "export",

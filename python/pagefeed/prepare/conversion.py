@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -19,7 +20,7 @@ from pagefeed.core._base import (
     require,
 )
 from pagefeed.core.dataset import Dataset, PageIndex, check_dataset
-from pagefeed.core.storage import PathLike
+from pagefeed.core.storage import PathLike, Paths
 from pagefeed.errors import InvalidArgumentError, UnsupportedError
 from pagefeed.flat import (
     FLAT_FORMATS,
@@ -32,7 +33,8 @@ from pagefeed.flat import (
 from pagefeed.parquet_files import parquet
 from pagefeed.prepare.parquet_output import ParquetOutput
 from pagefeed.prepare.parquet_sinks import Compression
-from pagefeed.remote import StorageOptions, output_folder
+from pagefeed.prepare.samples import write_samples
+from pagefeed.remote import OutputFolder, StorageOptions, output_folder
 
 
 def token_rows(dataset: Dataset, first: int = 0) -> Iterator[TokenRows]:
@@ -104,7 +106,7 @@ class Conversion:
 
 
 def convert(
-    dataset: Dataset,
+    dataset: Dataset | PathLike | list[Any] | tuple[Any, ...],
     output: PathLike,
     *,
     to: Literal["parquet"] | FlatName,
@@ -129,7 +131,10 @@ def convert(
     remove what is there first.
 
     Args:
-        dataset: Any dataset: Parquet files, a selection of them, or token files.
+        dataset: Any dataset: Parquet files, a selection of them, or token files. Or
+            paths of samples, for ``to="parquet"``: tars of WebDataset, whose extensions
+            become columns (``json`` and ``txt`` as text), or folders of images, with
+            columns ``image``, ``label`` (the first folder) and ``path``.
         output: A folder for ``"parquet"``, ``"stream"`` and ``"mds"``, a prefix for
             ``"megatron"``, and a file for ``"raw"`` and ``"npy"``. Parquet is written
             to a URL of a bucket as well.
@@ -162,6 +167,15 @@ def convert(
         >>> convert(web, "corpus-stream", to="stream", dtype="uint16")  # doctest: +SKIP
         >>> convert(web, "fast", to="parquet", compression="none")  # doctest: +SKIP
     """
+    if isinstance(dataset, str | os.PathLike | list | tuple):
+        return _converted_samples(
+            dataset,
+            output_folder(output, storage_options, "output"),
+            to,
+            {"dtype": dtype, "eos": eos, "column": column},
+            max(1, parse_bytes(shard_size, name="shard_size")),
+            _parquet_settings(page_size, compression),
+        )
     check_dataset(dataset, "dataset")
     if dataset.spans.erased is not None:
         raise InvalidArgumentError(
@@ -208,6 +222,29 @@ def convert(
         num_documents=num_rows - out.num_left_out,
         num_left_out=out.num_left_out,
         num_tokens=num_tokens,
+    )
+
+
+def _converted_samples(
+    paths: Paths,
+    folder: OutputFolder,
+    to: str,
+    others: dict[str, Any],
+    shard_bytes: int,
+    settings: dict[str, Any],
+) -> Conversion:
+    check_choice(to, ("parquet",), "to")
+    for name, value in others.items():
+        if value is not None:
+            raise InvalidArgumentError(f"{name} is for tokens, and samples have none")
+    files, count = write_samples(paths, folder, shard_bytes=shard_bytes, **settings)
+    return Conversion(
+        format=to,
+        files=tuple(files),
+        dtype="samples",
+        num_documents=count,
+        num_left_out=0,
+        num_tokens=0,
     )
 
 
