@@ -106,8 +106,8 @@ class SequenceView:
         told: dict[str, Any] = {}
         if dataset.span_columns:
             names = Fields(names=("input_ids", "metadata"))
-            beside = make_metadata([dataset], names)
-            told["metadata"] = beside and beside.asked
+            metadata = make_metadata([dataset], names)
+            told["metadata"] = metadata and metadata.asked
         self._engine = token_engine(
             [dataset],
             layout,

@@ -227,7 +227,12 @@ mod tests {
             assert_eq!(Address::parse(&url).unwrap(), Address::Object(expected));
             assert_eq!(shown(&url), url);
         }
-        for url in ["az://corpus@a.b/c", "s3://k:s@bucket/a", "abfss://u:p@a.b/c", "abfss://@a.b/c"] {
+        for url in [
+            "az://corpus@a.b/c",
+            "s3://k:s@bucket/a",
+            "abfss://u:p@a.b/c",
+            "abfss://@a.b/c",
+        ] {
             assert!(Address::parse(url).is_err(), "{url}");
         }
     }

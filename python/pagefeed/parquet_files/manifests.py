@@ -1,4 +1,4 @@
-"""Manifests that jobs of pagefeed leave beside their files, compared with the files."""
+"""Manifests of folders that jobs of pagefeed wrote, compared with their files."""
 
 from __future__ import annotations
 
@@ -99,6 +99,6 @@ def _manifests(
 def _differs(folder: str, name: str, what: str, advice: str) -> StaleFileError:
     path = f"{folder}/{name}"
     return StaleFileError(
-        f"{path} {what}, as {MANIFEST} beside it says: {advice}, or remove {MANIFEST} "
+        f"{path} {what}, as {MANIFEST} there says: {advice}, or remove {MANIFEST} "
         "if the folder is meant to be so"
     ).at(file=path)

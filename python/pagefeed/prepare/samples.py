@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import tarfile
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -66,13 +65,13 @@ def samples_of(paths: Paths) -> tuple[list[str], dict[str, str], Iterator[Row]]:
     kind = _kind(given)
     if kind is None:
         raise InvalidArgumentError(
-            f"{', '.join(given):.200} are no tars of WebDataset and no folders of "
+            f"{', '.join(given):.200} are not tars of WebDataset or folders of "
             "images: give files that end in .tar, or in .png, .jpg and the like"
         )
     if kind == "images":
         types = {"image": "binary", "label": "string", "path": "string"}
         placed = [
-            (file, os.path.relpath(file, path if os.path.isdir(path) else "."))
+            (file, _below(Storage().name_of(path), file))
             for path in given
             for file in Storage().list_files(path, IMAGES)
         ]
@@ -83,9 +82,16 @@ def samples_of(paths: Paths) -> tuple[list[str], dict[str, str], Iterator[Row]]:
     return files, {"__key__": "string"} | types, _of_tars(files, types)
 
 
+def _below(folder: str, file: str) -> str:
+    """Return the path of a file below a folder; else with the folder that it is in."""
+    if file.startswith(f"{folder}/"):
+        return file.removeprefix(f"{folder}/")
+    return "/".join(file.split("/")[-2:])
+
+
 def _images(placed: list[tuple[str, str]]) -> Iterator[Row]:
     for file, path in placed:
-        label = path.partition(os.sep)[0] if os.sep in path else None
+        label = path.partition("/")[0] if "/" in path else None
         yield {"image": Storage().read_all(file), "label": label, "path": path}
 
 
@@ -96,7 +102,7 @@ def _members(file: str, *, read: bool) -> Iterator[tuple[str, str, bytes]]:
             for member in tar:
                 folder, _, name = member.name.rpartition("/")
                 key, _, extension = name.partition(".")
-                if not member.isfile() or not key or not extension:
+                if not member.isreg() or not key or not extension:
                     continue
                 check_small(f"{file}: {member.name}", member.size)
                 source = tar.extractfile(member) if read else None
@@ -104,7 +110,7 @@ def _members(file: str, *, read: bool) -> Iterator[tuple[str, str, bytes]]:
                 yield f"{folder}/{key}".lstrip("/"), extension.lower(), data
     except (tarfile.TarError, OSError, EOFError) as problem:
         raise CorruptFileError(
-            f"{file} is no tar that can be read: {problem}; fetch it again"
+            f"{file} cannot be read as a tar: {problem}; fetch it again"
         ).at(file=file) from problem
 
 
@@ -144,7 +150,7 @@ def write_samples(
     A killed call that starts again keeps its finished files.
 
     Raises:
-        InvalidArgumentError: If the paths are no samples, or the folder is of another
+        InvalidArgumentError: If the paths hold no samples, or the folder is of another
             job.
         CorruptFileError: If an input cannot be read.
     """

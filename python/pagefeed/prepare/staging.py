@@ -193,7 +193,7 @@ def stage(
     Raises:
         InvalidArgumentError: If the output holds other files, or files of another state
             of these.
-        UnsupportedError: If a dataset is no Parquet, or a snapshot of a table.
+        UnsupportedError: If a dataset is not Parquet, or a snapshot of a table.
         FileAccessError: If the disk is too small, or a file cannot be read or written.
         CorruptFileError: If a page of a file is damaged; names the old file.
 
@@ -255,7 +255,7 @@ def _parts_of(run: object, base: OutputFolder) -> list[_Part]:
     """Return the files of a run by their roots.
 
     Raises:
-        InvalidArgumentError: If it is no run.
+        InvalidArgumentError: If it is of another type.
         UnsupportedError: If its files are not all of its data.
     """
     source = run.dataset if isinstance(run, AnyLoader) else run
