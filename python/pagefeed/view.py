@@ -127,10 +127,10 @@ class SequenceView:
         return self._sequences.num_sequences
 
     def __getitem__(self, index: SupportsIndex) -> Batch:
-        """Return one sequence: ``{"input_ids": [length]}``, and what lies beside it.
+        """Return one sequence: ``{"input_ids": [length]}``, aligned columns, and spans.
 
-        These are aligned columns, and of each column of spans a list of dicts with
-        ``start`` and ``end`` in the sequence, as in a document of the dataset.
+        Each column of spans is a list of dicts with ``start`` and ``end`` in the
+        sequence, as in a document of the dataset.
         """
         return self.__getitems__([index])[0]
 

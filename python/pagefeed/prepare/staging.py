@@ -26,6 +26,7 @@ from pagefeed.core.storage import (
 )
 from pagefeed.errors import (
     CancelledError,
+    FileAccessError,
     InvalidArgumentError,
     MissingFileError,
     PagefeedError,
@@ -107,7 +108,8 @@ class _Part:
             check_same_job(folder.path, (noted or begun).get("settings"), settings)
         if begun is None:
             wanted = [folder.path_of(self.name_of(file)) for file in self.sizes]
-            with suppress(MissingFileError):
+            # A kill may leave the folder of unfinished work, and nothing in it.
+            with suppress(FileAccessError):
                 for other in Storage().list_files(folder.path):
                     if noted is None or other not in wanted:
                         raise InvalidArgumentError(
