@@ -11,6 +11,7 @@ from pagefeed.core._base import Int64Array
 from pagefeed.errors import InvalidArgumentError, UnsupportedError
 
 _HARMLESS = {"cast", "combine_chunks", "drop", "remove_column", "select"}
+_HARMLESS |= {"replace_schema_metadata"}
 """Changes of a table that leave the rows and names of other columns as they are."""
 _WAY_OUT = "save it by dataset.save_to_disk(folder) and give the folder"
 

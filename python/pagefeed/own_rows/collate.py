@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,8 @@ from pagefeed.errors import DataError
 from pagefeed.own_rows.given import columns_of
 
 
-def collate_rows(rows: Sequence[Any]) -> Batch:
-    """Return the columns of rows.
+def collate_rows(rows: Sequence[Any], columns: Iterable[str] | None = None) -> Batch:
+    """Return the columns of rows, or those named.
 
     Numbers and arrays become an array with one axis more, tensors a tensor. Texts and
     bytes become a list. Lists are taken apart: a list with one column for each place.
@@ -32,7 +32,7 @@ def collate_rows(rows: Sequence[Any]) -> Batch:
     all_columns = rows if are_dicts else [columns_of(row) for row in rows]
     first = all_columns[0] if all_columns else {}
     batch: Batch = {}
-    for name in first:
+    for name in first if columns is None else columns:
         try:
             batch[str(name)] = _joined([columns[name] for columns in all_columns])
         except (KeyError, TypeError, ValueError, RuntimeError) as problem:

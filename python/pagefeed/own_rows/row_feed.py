@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.core._base import Int64Array, UInt32Array
+from pagefeed.core._base import Int64Array, UInt32Array, near_name
 from pagefeed.core.batches import (
     Batch,
     BatchPlan,
@@ -30,7 +30,7 @@ from pagefeed.errors import (
     PagefeedError,
 )
 from pagefeed.own_rows.collate import collate_rows, is_tensor
-from pagefeed.own_rows.given import Given
+from pagefeed.own_rows.given import Given, columns_of
 
 Rows = tuple[Int64Array, UInt32Array]
 """Rows of a batch: number in the dataset (int64), and the dataset (uint32): [rows]."""
@@ -232,7 +232,11 @@ class RowFeed(Feed):
             for place, row in zip(here.tolist(), taken, strict=True):
                 rows[place] = row
         try:
-            batch = self._chosen((self._collate or collate_rows)(rows))
+            if self._collate is None:
+                self._check_columns(rows[0])
+                batch = collate_rows(rows, self._columns)
+            else:
+                batch = self._collate(rows)
         except PagefeedError:
             raise
         except Exception as problem:
@@ -244,16 +248,14 @@ class RowFeed(Feed):
             batch = {name: _mapped(value, _as_array) for name, value in batch.items()}
         return batch, _num_bytes(batch)
 
-    def _chosen(self, batch: Any) -> Any:
-        if self._columns is None or not batch or not isinstance(batch, dict):
-            return batch
-        for name in self._columns:
-            if name not in batch:
+    def _check_columns(self, row: Any) -> None:
+        names = [*map(str, columns_of(row))]
+        for name in self._columns or ():
+            if name not in names:
                 raise ColumnNotFoundError(
-                    f"{self._given[0].name}: there is no column {name!r}; rows have "
-                    f"{[*batch]}"
+                    f"{self._given[0].name}: there is no column {name!r}"
+                    f"{near_name(name, names)}; rows have {names}"
                 ).at(column=name)
-        return {name: batch[name] for name in self._columns}
 
 
 def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:

@@ -215,7 +215,8 @@ def hub_dataset(table, indices=None, kind=None):
 def test_rows_of_a_hub_dataset_are_those_of_its_files(tmp_path):
     path = write(tmp_path / "a.arrow")
     whole = MemoryMappedTable(path, 90)
-    part = MemoryMappedTable(path, 20, [("slice", (30, 20), {})])
+    changes: list[Any] = [("replace_schema_metadata", (), {}), ("slice", (30, 20), {})]
+    part = MemoryMappedTable(path, 20, changes)
     both = hub_dataset(ConcatenationTable(whole, part))
     assert [row["ids"] for row in pf.arrow(both, column="ids")] == ROWS + ROWS[30:50]
     chosen = pf.arrow(hub_dataset(whole, [7, 80, 3]), column="ids")

@@ -142,7 +142,9 @@ def test_collate_and_chosen_columns():
     assert [*batch] == ["text"]
     with pytest.raises(ColumnNotFoundError, match="'words'"):
         next(iter(loader(pf.rows(TABLE), sequences=pf.Documents(columns=["words"]))))
-    ragged = pf.rows([{"x": np.zeros(n)} for n in range(6)])
+    ragged = pf.rows([{"x": np.zeros(n), "n": n} for n in range(6)])
+    chosen = loader(ragged, sequences=pf.Documents(columns=["n"]))
+    assert sorted(next(iter(chosen))["n"].tolist()) == [*range(6)]
     with pytest.raises(DataError, match=r"collate="):
         next(iter(loader(ragged)))
     partly = loader(pf.rows(TABLE), 50, drop_last=False, fields=("dataset_ids",))
