@@ -57,6 +57,8 @@ asked! {
         loss_column: Option<usize> = None,
         /// Padding and types of the lists in the columns of rows.
         documents: Option<AskedDocuments> = None,
+        /// Read nothing: count what would be read and held.
+        rehearses: bool = false,
     }
 }
 
@@ -115,7 +117,10 @@ impl Engine {
                 padding: asked.padding,
                 layout,
             };
-            let engine = CoreEngine::new(Arc::new(pages), config)?;
+            let engine = match asked.rehearses {
+                true => CoreEngine::rehearsing(Arc::new(pages), config)?,
+                false => CoreEngine::new(Arc::new(pages), config)?,
+            };
             Ok(Self {
                 engine,
                 columns: Arc::new(columns),
@@ -185,6 +190,14 @@ impl Engine {
     #[getter]
     fn plan_bytes(&self) -> usize {
         self.engine.plan_bytes()
+    }
+
+    /// What a rehearsal did since this was asked last: pages in the order of their
+    /// loads; pages by uses, and their bytes.
+    fn take_rehearsed(&self) -> (Vec<u64>, Vec<u64>, Vec<usize>) {
+        let rehearsed = self.engine.take_rehearsed();
+        let (pages, bytes) = rehearsed.uses.into_iter().unzip();
+        (rehearsed.loaded, pages, bytes)
     }
 
     /// Counters since the start.

@@ -65,6 +65,8 @@ class BatchesConfig(TypedDict, total=False):
     """Token where a plan puts none: 0 usually."""
     vocab_size: int | None
     """Ids are below it, if it is known."""
+    rehearses: bool
+    """Read nothing, and count what would be read and held."""
     metadata: tuple[Sequence[str], Sequence[bool], Sequence[Any]] | None
     """Metadata of documents: names, which have spans, and columns by datasets."""
 
@@ -175,6 +177,7 @@ class Engine:
     @property
     def plan_bytes(self) -> int: ...
     def stats(self) -> dict[str, Any]: ...
+    def take_rehearsed(self) -> tuple[list[int], list[int], list[int]]: ...
 
 def field_table() -> list[tuple[str, list[str], str, int | None, bool, bool]]: ...
 def check_metadata(

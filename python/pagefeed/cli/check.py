@@ -25,7 +25,6 @@ from typing import Any
 from pagefeed.cli.common import (
     RUN,
     arg,
-    check_lines,
     make_loader,
     range_of,
     read_json,
@@ -34,7 +33,7 @@ from pagefeed.cli.common import (
 from pagefeed.core.storage import write_errors
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.remote import checked_output, make_folder
-from pagefeed.reports import check_nodes, facts_of_node
+from pagefeed.reports import check_nodes, facts_of_node, shown_checks
 
 ARGUMENTS = {
     **RUN,
@@ -55,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     checks = check_nodes(facts)
     ok = all(check.ok is not False for check in checks)
     report = {"checks": [asdict(check) for check in checks], "ok": ok}
-    return tell(options, report, check_lines(checks), ok=ok)
+    return tell(options, report, shown_checks(checks), ok=ok)
 
 
 def _facts(options: argparse.Namespace) -> dict[str, Any]:

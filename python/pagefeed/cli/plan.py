@@ -11,16 +11,13 @@ For example:
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 from pagefeed.cli.common import (
     RUN,
     arg,
-    fact_lines,
     make_loader,
-    table_lines,
     tell,
 )
 from pagefeed.core._base import format_bytes, parse_bytes
@@ -28,12 +25,7 @@ from pagefeed.core.any_loader import remade
 from pagefeed.core.loader import Loader
 from pagefeed.core.order import FINAL_KINDS, Shuffle
 from pagefeed.core.storage import is_url
-from pagefeed.reports import (
-    facts_of_plan,
-    forecast,
-    mixture_tables,
-    small_files_of,
-)
+from pagefeed.reports import Part, Table, Told, forecast, small_files_of
 
 LATENCY = 0.05
 """Seconds until a bucket usually answers."""
@@ -56,17 +48,13 @@ def run(options: argparse.Namespace) -> int:
     line = _line(options)
     loader = make_loader(options)
     plan = forecast(loader)
-    lines = fact_lines(facts_of_plan(plan))
-    if plan.needed_bytes > plan.memory_bytes:
-        lines.append("Pages are read again: give more memory, or a smaller window.")
-    for table in mixture_tables(plan):
-        lines += ["", table.title, *table_lines(table.header, table.rows)]
+    parts: list[Part | Told] = [plan]
     costs = _costs(options, loader, line)
     small = small_files_of(loader.dataset.parts.values())
-    lines += [] if small is None else [f"files: {small}"]
+    parts += [] if small is None else [f"files: {small}"]
     if costs:
-        lines += _cost_lines(options, costs, line)
-    return tell(options, asdict(plan) | {"shuffles": costs}, lines)
+        parts.append(_table_of_costs(options, costs, line))
+    return tell(options, asdict(plan) | {"shuffles": costs}, parts)
 
 
 def _costs(
@@ -94,9 +82,9 @@ def _costs(
     return costs
 
 
-def _cost_lines(
+def _table_of_costs(
     options: argparse.Namespace, costs: list[dict[str, Any]], line: int
-) -> Iterator[str]:
+) -> Table:
     speed, rows = options.tokens_per_second, []
     title = "what an epoch asks of the storage with each shuffle"
     if speed:
@@ -120,8 +108,7 @@ def _cost_lines(
         if line:
             row["seconds"] = f"{cost['seconds']:,.1f}"
         rows.append(row)
-    yield from ("", title)
-    yield from table_lines([*rows[0]], [[*row.values()] for row in rows])
+    return Table(title, [*rows[0]], [[*row.values()] for row in rows])
 
 
 def _line(options: argparse.Namespace) -> int:

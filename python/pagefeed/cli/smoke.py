@@ -23,7 +23,6 @@ from pagefeed.cli.common import (
     RUN,
     TEXT_TOKENIZER,
     arg,
-    check_lines,
     make_sound_loader,
     make_text_tokenizer,
     named_function,
@@ -59,8 +58,7 @@ def run(options: argparse.Namespace) -> int:
     damage += trial.damage
     ok = trial.ok and not damage
     report = asdict(trial) | {"ok": ok}
-    state = f"plan {trial.plan}: {'ready' if ok else 'NOT READY'}"
-    return tell(options, report, [*check_lines(trial.checks), state], damage, ok=ok)
+    return tell(options, report, [trial], damage, ok=ok)
 
 
 def _model(name: str, vocab_size: int | None) -> Any:

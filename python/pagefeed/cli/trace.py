@@ -28,13 +28,12 @@ from pagefeed.cli.common import (
     make_sound_loader,
     make_text_tokenizer,
     read_json,
-    table_lines,
     tell,
 )
 from pagefeed.core.loader import Loader
 from pagefeed.core.run import Slot
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.reports import mixture_weights
+from pagefeed.reports import Table, mixture_weights
 from pagefeed.reports import trace as trace_rows
 
 ARGUMENTS = RUN | {
@@ -91,9 +90,9 @@ def _trace_weights(loader: Loader, options: argparse.Namespace) -> int:
         (f"{step:,}", *(f"{shares[name]:.2%}" for name in names))
         for step, shares in weights
     ]
-    lines = [*table_lines(("from step", *names), rows)]
+    table = Table("", ("from step", *names), rows)
     listed = [{"step": step, "shares": shares} for step, shares in weights]
-    return tell(options, listed, lines)
+    return tell(options, listed, [table])
 
 
 def _trace_document(loader: Loader, options: argparse.Namespace) -> int:

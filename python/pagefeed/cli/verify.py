@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pagefeed.cli.common import RUN, make_loader, repeated, tell
 from pagefeed.core.loader import Loader
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.reports import Leg, Verification, verify
+from pagefeed.reports import Leg, verify
 
 ARGUMENTS = RUN | {
     "--resume": repeated("stop, and continue", "STEPS:WORLD_SIZE[:BATCH]"),
@@ -28,30 +28,7 @@ def run(options: argparse.Namespace) -> int:
     loader = make_loader(options)
     legs = _legs(options.resume, loader)
     result = verify(loader, legs, epoch=loader.epoch)
-    lines = [
-        (
-            f"epoch {result.epoch}: {result.num_delivered:,} of "
-            f"{result.num_sequences:,} sequences in {result.num_steps:,} steps, "
-            f"{result.num_dropped:,} dropped by the last, incomplete step"
-        ),
-        *_erased(result),
-        *(f"WRONG: {problem}" for problem in result.problems),
-    ]
-    if result.ok:
-        times = (
-            "as often as it should be"
-            if loader.dataset.kind == "mixture"
-            else "exactly once"
-        )
-        lines += [f"every other sequence is delivered {times}, on equal steps per rank"]
-    return tell(options, asdict(result) | {"ok": result.ok}, lines, ok=result.ok)
-
-
-def _erased(result: Verification) -> list[str]:
-    if not result.num_erased:
-        return []
-    changed = f"{len(result.changed):,} sequences are not as before"
-    return [f"{result.num_erased:,} documents erased: {changed}"]
+    return tell(options, asdict(result) | {"ok": result.ok}, [result], ok=result.ok)
 
 
 def _legs(resumes: list[str], loader: Loader) -> list[Leg]:

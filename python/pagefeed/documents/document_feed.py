@@ -87,7 +87,7 @@ class DocumentFeed(EngineFeed):
             for dataset, own_beside in zip(datasets, beside, strict=True):
                 own_beside.append(FolderColumn((1,), _first_values(dataset)))
         both = zip(sources, beside, strict=True)
-        self._columns = [
+        self.sources = self._columns = [
             column for own, own_beside in both for column in (*own, *own_beside)
         ]
         names = (*self.names, *(f"metadata {n}" for n in range(len(beside[0]))))
@@ -133,6 +133,7 @@ class DocumentFeed(EngineFeed):
             "vocab_size": self._vocab_size,
             "dtype": settings.dtype,
             "padding": settings.padding,
+            "rehearses": settings.rehearses,
             "fields": made["fields"],
             "loss_column": made.get("loss_column"),
             "documents": self._asked(len(beside[0]), metadata),

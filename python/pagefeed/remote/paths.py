@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from pagefeed.core.storage import (
+    PARQUET,
     Located,
     Paths,
     Storage,
@@ -28,6 +29,19 @@ def matches(name: str, pattern: str) -> bool:
         (True, True)
     """
     return _compiled(pattern).fullmatch(name) is not None
+
+
+def is_meant(name: str, pattern: str, suffixes: tuple[str, ...] = PARQUET) -> bool:
+    """Whether a pattern matches a file, or a folder that has it.
+
+    Example:
+        >>> is_meant("a/b/c.parquet", "a/*"), is_meant("a/b/c.txt", "a/*")
+        (True, False)
+    """
+    is_below = "**" not in pattern and name.endswith(suffixes)
+    return matches(name, pattern) or (
+        is_below and matches(name, f"{pattern.rstrip('/')}/**")
+    )
 
 
 @lru_cache(maxsize=64)
@@ -66,7 +80,7 @@ def _among(path: str, storage: Storage, files: Sequence[str]) -> list[str]:
     below = name.rstrip("/") + "/"
     meant = [file for file in files if file.startswith(below) or file == name]
     if not meant and re.search(r"[*?[]", path):
-        meant = [file for file in files if matches(file, name)]
+        meant = [file for file in files if is_meant(file, name)]
     if not meant:
         raise MissingFileError(
             f"{path}: the index has no such files; `pagefeed index --check` tells "

@@ -37,7 +37,7 @@ from pagefeed.remote.options import (
     is_public,
     options_as_texts,
 )
-from pagefeed.remote.paths import listed_folder, matches
+from pagefeed.remote.paths import is_meant, listed_folder
 from pagefeed.remote.range_file import RangeFile
 
 __all__ = ["RemoteStorage", "StorageOptions", "options_of", "storage_of_options"]
@@ -203,7 +203,7 @@ class RemoteStorage(Storage):
             path,
             folder,
             suffixes,
-            lambda name: is_named(name) or matches(name, pattern),
+            lambda name: is_named(name) or is_meant(name, pattern, suffixes),
         )
         begin = self.name_of(folder)
         named = [file for file in files if is_named(file.removeprefix(begin))]

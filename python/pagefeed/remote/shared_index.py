@@ -31,7 +31,7 @@ from pagefeed.errors import (
 )
 from pagefeed.parsing import parsing
 from pagefeed.remote.outputs import OutputFolder
-from pagefeed.remote.paths import matches, roots_of
+from pagefeed.remote.paths import is_meant, roots_of
 
 _FORMAT = "pagefeed shared index"
 _VERSION = 3
@@ -148,7 +148,7 @@ class Head:
 
     def _covers(self, path: str) -> bool:
         return any(
-            f"{path}/".startswith(f"{root}/") or matches(path, root)
+            f"{path}/".startswith(f"{root}/") or is_meant(path, root)
             for root in self.paths
         )
 

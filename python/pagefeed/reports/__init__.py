@@ -22,10 +22,10 @@ from pagefeed.reports.inspection import (
 )
 from pagefeed.reports.nodes import check_nodes, facts_of_node
 from pagefeed.reports.page import report
+from pagefeed.reports.rehearsal import ColumnReads
 from pagefeed.reports.row_losses import DocumentLoss, losses_by_row
 from pagefeed.reports.sampling import plan_digest
-from pagefeed.reports.simulation import ColumnReads
-from pagefeed.reports.smoke_test import Check, Smoke, smoke
+from pagefeed.reports.smoke_test import Check, Smoke, shown_checks, smoke
 from pagefeed.reports.soundness import (
     UNREADABLE,
     Damage,
@@ -35,6 +35,7 @@ from pagefeed.reports.soundness import (
 )
 from pagefeed.reports.step_costs import StepCosts, step_costs
 from pagefeed.reports.tables import facts_of_inspection, facts_of_plan, mixture_tables
+from pagefeed.reports.telling import Part, Table, Told, lines_of
 from pagefeed.reports.tracing import TracedRow, TracedSegment, replay, trace
 from pagefeed.reports.verification import Leg, Verification, verify
 from pagefeed.reports.weights import mixture_weights
@@ -55,11 +56,14 @@ __all__ = [
     "Inspection",
     "Leg",
     "PageSizes",
+    "Part",
     "ShuffleCost",
     "Smoke",
     "StageForecast",
     "StepCosts",
+    "Table",
     "TextTokenizer",
+    "Told",
     "TracedRow",
     "TracedSegment",
     "Verification",
@@ -72,6 +76,7 @@ __all__ = [
     "facts_of_plan",
     "forecast",
     "inspect",
+    "lines_of",
     "load_tokenizer",
     "losses_by_row",
     "mixture_tables",
@@ -79,6 +84,7 @@ __all__ = [
     "plan_digest",
     "replay",
     "report",
+    "shown_checks",
     "small_files_of",
     "smoke",
     "sound_batches",

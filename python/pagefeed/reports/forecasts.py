@@ -1,7 +1,7 @@
 """Forecast of a run: steps, memory, reads, and how well it shuffles.
 
 Most of it follows from the index and the order. Lengths of rows are read only for the
-splits of packed documents, and only in some blocks. Reads come from a simulation of the
+splits of packed documents, and only in some blocks. Reads come from a rehearsal of the
 engine: it takes some hundred thousand sequences from the middle of the epoch, however
 long that is.
 """
@@ -26,10 +26,12 @@ from pagefeed.mixture import (
     last_position,
     totals,
 )
+from pagefeed.reports.rehearsal import ColumnReads, simulate
 from pagefeed.reports.sampling import check_counted, evenly
 from pagefeed.reports.sharing import shared_pairs
-from pagefeed.reports.simulation import ColumnReads, simulate
 from pagefeed.reports.step_costs import StepCosts, step_costs
+from pagefeed.reports.tables import parts_of_plan
+from pagefeed.reports.telling import Part, Told
 
 SAMPLED_SEQUENCES, LEAST_STEPS = 1 << 12, 8
 
@@ -125,7 +127,7 @@ class StageForecast:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Forecast:
+class Forecast(Told):
     """Forecast of the epoch of a dataset, or of the whole run of a mixture."""
 
     files: int
@@ -156,7 +158,9 @@ class Forecast:
     memory_bytes: int
     """Memory of the loader of one rank."""
     needed_bytes: int
-    """Memory for pages in which none is read twice."""
+    """Memory of the loader with which no page is read twice."""
+    peak_bytes: int
+    """Most bytes that the loader of one rank holds at one time."""
     loads_per_page: float
     """Reads of a page over all ranks, on average."""
     slice_reads: int
@@ -194,6 +198,10 @@ class Forecast:
     """The datasets of a mixture by name; empty for one dataset."""
     stages: list[StageForecast] = field(default_factory=list)
     """The stages of a mixture in order; empty for one dataset."""
+
+    def _parts(self) -> Iterable[Part]:
+        """Return what ``pagefeed plan`` shows."""
+        return parts_of_plan(self)
 
 
 def forecast(loader: Loader) -> Forecast:
@@ -245,7 +253,7 @@ def forecast(loader: Loader) -> Forecast:
         files=sum(len(stored.index.files) for stored in spans),
         pages=sum(stored.num_pages for stored in spans),
         rows=sum(stored.num_rows for stored in spans),
-        tokens=sum(stored.num_values for stored in spans),
+        tokens=sum(each.num_values for each in spans if each.index.value_bytes),
         sequences=end,
         length=joined.length,
         padding_tokens=over_epochs(own.num_padding_tokens for own in indexes),

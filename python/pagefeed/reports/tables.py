@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 from pagefeed.core._base import format_bytes
 from pagefeed.parsing import SENSELESS
-from pagefeed.reports.forecasts import Forecast
-from pagefeed.reports.inspection import Inspection
-
-Facts = list[tuple[str, str]]
-"""Labels and values."""
-
+from pagefeed.reports.telling import Facts, Part, Table
 
 MOST_STAGES = 8
 """With more stages than this, only shares are shown, on a line each."""
 
 
-class Table(NamedTuple):
-    """A table of texts."""
-
-    title: str
-    header: tuple[str, ...]
-    """Headings of the columns."""
-    rows: Sequence[tuple[str, ...]]
-    """Texts of each row, one for each column."""
+BAR = 40
+"""Characters of the longest bar of a histogram."""
 
 
-def facts_of_inspection(inspection: Inspection) -> Facts:
+def facts_of_inspection(inspection: Any) -> Facts:
     """Return how a dataset is stored."""
     what = "texts" if inspection.tokens is None else f"{inspection.tokens:,} values"
     facts = [
@@ -73,12 +62,85 @@ def _tokenizer(key: str, value: str) -> str:
         return f"{key}: {value[:60]}"
 
 
-def facts_of_plan(plan: Forecast) -> Facts:
+def parts_of_inspection(inspection: Any) -> Iterator[Part]:
+    """Yield what is shown of an inspection."""
+    yield facts_of_inspection(inspection)
+    if inspection.storage is not None:
+        rows = [
+            (
+                *(column.name, f"{column.type}, {' '.join(column.encodings)}"),
+                *(" ".join(column.codecs), format_bytes(column.stored_bytes)),
+                format_bytes(column.decoded_bytes),
+            )
+            for column in inspection.storage.columns
+        ]
+        yield Table("", ("column", "type", "codec", "stored", "decoded"), rows, 3)
+    if inspection.lengths is not None:
+        yield _table_of_lengths(inspection.lengths)
+    if inspection.costs:
+        header = (
+            "an epoch with shuffle",
+            "reads",
+            "bytes",
+            "CPU",
+            "memory",
+            "same file",
+        )
+        costs = [
+            (
+                *(cost.shuffle, cost.reads, format_bytes(cost.bytes_read)),
+                *(f"{cost.cpu_seconds:.1f} s", format_bytes(cost.needed_bytes)),
+                f"{cost.same_file_pairs:.2f}x",
+            )
+            for cost in inspection.costs
+        ]
+        yield Table("", header, costs)
+        yield "(same file: pairs of a batch from one file, against a random order)"
+        yield ""
+    yield from (f"- {advice}" for advice in inspection.advice)
+
+
+def _table_of_lengths(lengths: Any) -> Table:
+    of = f"{lengths.rows_read:,} rows" + " (a sample)" * lengths.is_sample
+    quantiles = ", ".join(
+        f"{float(share):.0%}: {value:,}" for share, value in lengths.quantiles.items()
+    )
+    most = max(rows for _, _, rows, _ in lengths.histogram)
+    total = max(1, sum(tokens for _, _, _, tokens in lengths.histogram))
+    rows = [
+        (
+            f"{least:,}-{greatest:,}",
+            "#" * -(-BAR * rows // most),
+            rows,
+            f"{tokens / total:.1%}",
+        )
+        for least, greatest, rows, tokens in lengths.histogram
+    ]
+    title = (
+        f"{lengths.unit} of a document, mean {lengths.mean:,.0f}, by {of}; at most, by "
+        f"share of documents: {quantiles}"
+    )
+    return Table(title, (lengths.unit, "", "documents", "share"), rows, 2)
+
+
+def parts_of_plan(plan: Any) -> Iterator[Part]:
+    """Yield what is shown of a forecast."""
+    yield facts_of_plan(plan)
+    if plan.needed_bytes > plan.memory_bytes:
+        yield (
+            "Pages are read again: give "
+            f"{format_bytes(plan.needed_bytes)} of memory, or a smaller window."
+        )
+    yield from mixture_tables(plan)
+
+
+def facts_of_plan(plan: Any) -> Facts:
     """Return the facts of a forecast, to print."""
     tokens = max(1, plan.sequences * plan.length)
     padding = f"{plan.padding_tokens:,} ({plan.padding_tokens / tokens:.2%})"
     steps = "without end" if plan.steps is None else f"{plan.steps:,} on every rank"
-    bytes_each = f"{plan.bytes_read / tokens:.2f} bytes a token"
+    unit, count = ("token", tokens) if plan.length else ("row", plan.sequences)
+    bytes_each = f"{plan.bytes_read / max(1, count):.2f} bytes a {unit}"
     page_pairs, file_pairs = plan.same_page_pairs, plan.same_file_pairs
     facts = {
         "files, pages, rows": f"{plan.files:,}, {plan.pages:,}, {plan.rows:,}",
@@ -92,6 +154,7 @@ def facts_of_plan(plan: Forecast) -> Facts:
         "lanes": f"{plan.num_lanes:,}",
         "sequences in the window": f"{plan.window_sequences:,}",
         "memory of a loader": format_bytes(plan.memory_bytes),
+        "most memory held": format_bytes(plan.peak_bytes),
         "memory to read pages once": format_bytes(plan.needed_bytes),
         "reads of each page": f"{plan.loads_per_page:.2f}",
         "reads of page slices": f"{plan.slice_reads:,}",
@@ -137,7 +200,7 @@ def facts_of_plan(plan: Forecast) -> Facts:
     return [*facts.items()]
 
 
-def mixture_tables(plan: Forecast) -> Iterator[Table]:
+def mixture_tables(plan: Any) -> Iterator[Table]:
     """Yield tables of the datasets of a mixture and of each stage.
 
     None for one dataset.
@@ -174,7 +237,7 @@ def mixture_tables(plan: Forecast) -> Iterator[Table]:
         yield Table(title, ("dataset", "tokens", "share", "epochs"), rows)
 
 
-def _shares_by_stage(plan: Forecast) -> Table:
+def _shares_by_stage(plan: Any) -> Table:
     names = tuple(plan.datasets)
     rows = [
         (f"{stage.first_step:,}", *(f"{stage.shares[name]:.2%}" for name in names))

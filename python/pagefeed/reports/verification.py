@@ -21,6 +21,7 @@ from pagefeed.documents import DocumentIndex
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.mixture import MixtureCursor
 from pagefeed.reports.sampling import check_counted
+from pagefeed.reports.telling import Part, Told
 
 CHUNK_SEQUENCES = 1 << 16
 """Sequences followed at once."""
@@ -88,7 +89,7 @@ class Leg:
 
 
 @dataclass(kw_only=True)
-class Verification:
+class Verification(Told):
     """Result of verifying an epoch."""
 
     epoch: int
@@ -107,6 +108,25 @@ class Verification:
     """Sequences that are not what they were before documents were erased."""
     problems: list[str] = field(default_factory=list)
     """Problems; empty if there are none."""
+    is_mixture: bool = False
+    """Whether sequences may come several times, or not at all."""
+
+    def _parts(self) -> Iterator[Part]:
+        """Yield what ``pagefeed verify`` shows."""
+        yield (
+            f"epoch {self.epoch}: {self.num_delivered:,} of {self.num_sequences:,} "
+            f"sequences in {self.num_steps:,} steps, {self.num_dropped:,} dropped by "
+            "the last, incomplete step"
+        )
+        if self.num_erased:
+            changed = f"{len(self.changed):,} sequences are not as before"
+            yield f"{self.num_erased:,} documents erased: {changed}"
+        yield from (f"WRONG: {problem}" for problem in self.problems)
+        if self.ok:
+            times = "as often as it should be" if self.is_mixture else "exactly once"
+            yield (
+                f"every other sequence is delivered {times}, on equal steps per rank"
+            )
 
     @property
     def ok(self) -> bool:
@@ -161,7 +181,8 @@ def verify(
             "this mixture never ends: give it stop, max_steps or max_tokens to follow"
         )
     seen = np.zeros(now.index.num_sequences, dtype=np.int64)
-    result, position = Verification(epoch=epoch), start
+    is_mixture = loader.dataset.kind == "mixture"
+    result, position = Verification(epoch=epoch, is_mixture=is_mixture), start
     with Work("verify", total=end - start, unit="sequences") as work:
         for index, (leg, run) in enumerate(zip(legs, runs, strict=True)):
             text = json.dumps(state.to_dict())

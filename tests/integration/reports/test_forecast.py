@@ -8,22 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import pagefeed as pf
 from made.shuffles import SHUFFLES
 from pagefeed.cli import main
-from pagefeed.core.batches import steps_ahead
 from pagefeed.core.run import Cursor
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.reports import Leg, forecast, verify
-from pagefeed.reports.simulation import (
-    _page_reads,
-    _Shared,
-    needed_bytes,
-    simulate_loads,
-)
+from pagefeed.reports import Leg, forecast, rehearsal, verify
+from pagefeed.reports.rehearsal import _page_reads, _Shared
 
 LENGTH = 64
 
@@ -123,7 +115,8 @@ def test_reads_are_those_of_the_run(token_files, shuffle):
         plan.loads_per_page * plan.pages, rel=0.02
     )
     assert plan.reads == pytest.approx(loader.stats()["pages_loaded"], rel=0.02)
-    assert plan.bytes_read == pytest.approx(loader.stats()["bytes_read"], rel=0.05)
+    # Dictionaries, too, which the loader does not count.
+    assert plan.bytes_read >= 0.95 * loader.stats()["bytes_read"]
 
 
 @pytest.mark.parametrize("window", [64, 4096])
@@ -165,29 +158,17 @@ def test_memory_of_batches_is_missing_for_pages(tmp_path):
 
 
 def test_a_long_epoch_is_looked_at_in_part(tmp_path, monkeypatch):
-    """In twice as much as is planned ahead: first what is held is seen, then reads."""
+    """In a stretch of which the begin only brings pages into memory."""
     tokens = pa.array(np.arange(1_600_000, dtype=np.int32))
     rows = pa.FixedSizeListArray.from_arrays(tokens, 100)
     pq.write_table(pa.table({"input_ids": rows}), tmp_path / "a.parquet")
-    loader = make_loader(
-        tmp_path,
-        sequences=pf.Windows(4),
-        batch_size=64,
-        shuffle=pf.Shuffle(window=1 << 14),
-    )
-    counts = []
-    whole = Cursor.pieces
-
-    def counted(self, first, count):
-        counts.append(count)
-        return whole(self, first, count)
-
-    monkeypatch.setattr(Cursor, "pieces", counted)
-    forecast(loader)
-    session = loader.view()
-    ahead = steps_ahead(session.run.at(session.position.now).horizon(loader.memory), 64)
-    assert 1 << 16 < 64 * 2 * ahead < loader.num_sequences // 2
-    assert 0 < max(counts) - 2 * ahead <= 2
+    shuffle = pf.Shuffle(window=1 << 14)
+    cut: dict[str, Any] = {"sequences": pf.Windows(4), "batch_size": 64}
+    loader = make_loader(tmp_path, shuffle=shuffle, **cut)
+    whole = forecast(loader)
+    monkeypatch.setattr(rehearsal, "MOST_SEQUENCES", 1 << 16)
+    part = forecast(loader)
+    assert part.reads == pytest.approx(whole.reads, rel=0.2, abs=4)
 
 
 def test_same_page_pairs_are_those_of_the_batches(token_files):
@@ -198,42 +179,6 @@ def test_same_page_pairs_are_those_of_the_batches(token_files):
         shuffled.same_file_pairs_random, rel=0.5
     )
     assert shuffled.same_page_pairs < ordered.same_page_pairs
-
-
-def brute_force_loads(uses, capacity):
-    """Fewest loads of pages of size 1, by trying every eviction."""
-    states: dict[frozenset[int], int] = {frozenset(): 0}
-    for page in uses:
-        following: dict[frozenset[int], int] = {}
-        for held, loads in states.items():
-            cost = loads + (page not in held)
-            full = held | {page}
-            kept = [full] if len(full) <= capacity else []
-            if not kept:
-                kept = [full - {victim} for victim in full]
-            for choice in kept:
-                following[choice] = min(cost, following.get(choice, cost))
-        states = following
-    return min(states.values())
-
-
-@given(
-    st.lists(st.integers(0, 5), min_size=1, max_size=14),
-    st.integers(1, 6),
-)
-def test_simulated_loads_are_the_fewest(uses, capacity):
-    pages = np.array(uses)
-    loads = simulate_loads(pages, np.ones_like(pages), capacity)
-    assert loads.sum() == brute_force_loads(uses, capacity)
-    if capacity >= needed_bytes(pages, np.ones_like(pages)):
-        assert loads.sum() == len(set(uses))
-
-
-@pytest.mark.parametrize(("horizon", "loads"), [(1, 3), (2, 2)])
-def test_a_page_stays_for_a_use_that_is_planned(horizon, loads):
-    uses, places = np.array([0, 1, 0]), np.array([0, 1, 2])
-    options: dict[str, Any] = {"places": places, "horizon": horizon}
-    assert simulate_loads(uses, np.ones_like(uses), 9, **options).sum() == loads
 
 
 def test_pages_that_one_page_of_tokens_needs_come_again_with_it(tmp_path):
@@ -263,12 +208,6 @@ def test_of_shared_pages_those_used_last_stay():
     shared = _Shared(memory=8 * 10)  # An eighth is for them.
     was_held = [shared.has("id", page, 5) for page in (0, 1, 0, 2, 0, 1)]
     assert was_held == [False, False, True, False, True, False]
-
-
-def test_needed_bytes_are_held_together():
-    """Pages from their first use to their last one."""
-    uses, sizes = np.array([0, 1, 0, 2]), np.array([5, 3, 5, 2])
-    assert needed_bytes(uses, sizes) == 8
 
 
 @pytest.mark.parametrize("shuffle", SHUFFLES)
@@ -369,7 +308,7 @@ def test_reads_of_flat_files_are_those_of_the_run(tmp_path, shuffle, length):
     num_bytes = plan.bytes_read + told.bytes
     assert num_bytes == pytest.approx(stats["bytes_read"], rel=0.1)
     if length == 2048:
-        assert plan.needed_bytes == 0 == stats["pages_loaded"]
+        assert plan.loads_per_page == 0 == stats["pages_loaded"]
 
 
 @pytest.mark.parametrize("shuffle", ["page", "row"])

@@ -37,6 +37,10 @@ pub(super) struct Budget {
     pub kept: usize,
     /// Batches' memory that exists, wherever it is.
     pub num_buffers: usize,
+    /// Those of them that no batch is in: they hold no values of rows.
+    pub num_empty: usize,
+    /// Bytes of an empty one.
+    pub empty_bytes: usize,
     /// Bytes the source keeps.
     pub source: usize,
     /// Bytes of plans, and of the table of the pages in them.
@@ -63,6 +67,7 @@ impl Budget {
     /// it.
     pub fn resize(&mut self, config: &EngineConfig) {
         self.batch_bytes = config.batch_bytes();
+        self.empty_bytes = config.sections().num_bytes();
         let fewest = self.batch_bytes.saturating_mul(config.num_threads + 4);
         let wanted = fewest.max(READY_BYTES.min(config.budget / 8));
         self.set_aside = wanted.min(config.budget / 2).max(self.batch_bytes);
@@ -133,7 +138,8 @@ impl Budget {
 
     /// Call after every change.
     pub fn note_peak(&mut self) {
-        let buffers = self.num_buffers * self.batch_bytes;
+        let num_filled = self.num_buffers.saturating_sub(self.num_empty);
+        let buffers = num_filled * self.batch_bytes + self.num_empty * self.empty_bytes;
         let total = self.held + self.loading + self.kept + self.beside() + buffers;
         self.peak = self.peak.max(total);
     }

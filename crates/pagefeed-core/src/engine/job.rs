@@ -124,6 +124,20 @@ pub(super) struct GatherJob {
     pub scratch_after: usize,
 }
 
+impl GatherJob {
+    /// Gives the batch its memory, if it has none.
+    pub fn allocate(&mut self) -> Result<()> {
+        if let BatchMemory::Wanted(count) = self.memory {
+            let mut buffers = Buffer::map(&self.plan.config.sections(), count)?;
+            if let Some(buffer) = buffers.pop() {
+                self.memory = BatchMemory::Ready(buffer);
+            }
+            self.spare_buffers = buffers;
+        }
+        Ok(())
+    }
+}
+
 /// Memory that is no longer needed, to be dropped outside the lock.
 #[derive(Default)]
 pub(super) struct Garbage {

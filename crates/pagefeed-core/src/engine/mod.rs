@@ -19,6 +19,7 @@ mod page;
 mod page_key;
 mod pages;
 mod plan;
+mod rehearsal;
 mod schedule;
 mod source;
 mod stats;
@@ -42,6 +43,7 @@ pub use destinations::Destinations;
 pub use documents::{AlignedLists, DocumentColumns, Documents, Pad};
 pub use page::Page;
 pub use plan::Plan;
+pub use rehearsal::Rehearsed;
 pub use source::{ExtraReads, Loading, PageEntry, PageSlice, PageSource, SliceReads};
 pub use stats::EngineStats;
 
@@ -60,9 +62,29 @@ pub struct Engine {
     shared: Arc<Shared>,
     threads: Mutex<Vec<ManuallyDrop<JoinHandle<()>>>>,
     page_numbers: Mutex<PageNumbers>,
+    /// What it would have done, if it only rehearses.
+    rehearsed: Option<Mutex<Rehearsed>>,
 }
 
 impl Engine {
+    /// An engine that reads nothing: what it counts is what another would.
+    pub fn rehearsing(source: Arc<dyn PageSource>, config: EngineConfig) -> Result<Self> {
+        config.check()?;
+        Ok(Self {
+            shared: Arc::new(Shared::new(source, config)),
+            threads: Mutex::default(),
+            page_numbers: Mutex::default(),
+            rehearsed: Some(Mutex::default()),
+        })
+    }
+
+    /// What a rehearsal did since this was asked last.
+    pub fn take_rehearsed(&self) -> Rehearsed {
+        let rehearsed = self.rehearsed.as_ref().map(Mutex::lock);
+        let rehearsed = rehearsed.map(|each| each.unwrap_or_else(PoisonError::into_inner));
+        rehearsed.map(|mut each| each.take()).unwrap_or_default()
+    }
+
     /// Starts the threads; where the system gives no more, those there are do the work.
     pub fn new(source: Arc<dyn PageSource>, config: EngineConfig) -> Result<Self> {
         config.check()?;
@@ -73,6 +95,7 @@ impl Engine {
             shared: Arc::new(Shared::new(source, config)),
             threads: Mutex::default(),
             page_numbers: Mutex::default(),
+            rehearsed: None,
         };
         for (number, role) in workers.chain(fetchers).enumerate() {
             let shared = Arc::clone(&engine.shared);
@@ -114,7 +137,10 @@ impl Engine {
     pub fn next_batch(&self, timeout: Duration) -> Result<Option<Batch>> {
         self.check_process()?;
         let mut state = self.shared.lock();
-        if !state.head_is_settled() {
+        if let Some(rehearsed) = &self.rehearsed {
+            let mut rehearsed = rehearsed.lock().unwrap_or_else(PoisonError::into_inner);
+            rehearsal::rehearse(&self.shared, &mut state, &mut rehearsed)?;
+        } else if !state.head_is_settled() {
             state = self.wait(state, timeout);
         }
         if state.is_stopping {

@@ -263,13 +263,7 @@ fn load(shared: &Shared, opener: &mut PageOpener, job: &mut LoadJob) -> Result<P
 }
 
 fn gather(shared: &Shared, loose: &mut LooseSlices, job: &mut GatherJob) -> Result<()> {
-    if let BatchMemory::Wanted(count) = job.memory {
-        let mut buffers = Buffer::map(&job.plan.config.sections(), count)?;
-        if let Some(buffer) = buffers.pop() {
-            job.memory = BatchMemory::Ready(buffer);
-        }
-        job.spare_buffers = buffers;
-    }
+    job.allocate()?;
     let BatchMemory::Ready(buffer) = &mut job.memory else {
         return Err(Error::invalid("a batch without memory"));
     };

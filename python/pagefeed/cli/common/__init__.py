@@ -18,7 +18,7 @@ from pagefeed.cli.common.arguments import (
     repeated,
     storage_options,
 )
-from pagefeed.cli.common.code import named_function
+from pagefeed.cli.common.code import is_code, named_function
 from pagefeed.cli.common.data import (
     make_loader,
     make_sequences,
@@ -34,14 +34,7 @@ from pagefeed.cli.common.data import (
     selected,
 )
 from pagefeed.cli.common.signatures import parameters
-from pagefeed.cli.common.telling import (
-    check_lines,
-    fact_lines,
-    show_warning,
-    table_lines,
-    tell,
-    tell_facts,
-)
+from pagefeed.cli.common.telling import show_warning, tell, tell_facts
 
 __all__ = [
     "FILES",
@@ -54,11 +47,10 @@ __all__ = [
     "TOKENIZER",
     "TOKENIZER_FILE",
     "arg",
-    "check_lines",
     "check_storage_options",
-    "fact_lines",
     "group",
     "in_flags",
+    "is_code",
     "make_loader",
     "make_sequences",
     "make_sound_loader",
@@ -77,7 +69,6 @@ __all__ = [
     "selected",
     "show_warning",
     "storage_options",
-    "table_lines",
     "tell",
     "tell_facts",
 ]

@@ -7,26 +7,24 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from pagefeed.cli.common.arguments import in_flags
 from pagefeed.cli.common.code import is_of_user
 from pagefeed.core._base import format_bytes, some_of
-from pagefeed.errors import one_line
-from pagefeed.reports import Check, Damage
+from pagefeed.reports import Damage, Part, Told, lines_of
 
 MOST_LINES = 20
 NUMBERS = re.compile(r"(?<=\[)\n\s+[-+.\w]+(?:,\n\s+[-+.\w]+)*\n\s+(?=\])")
 """Line breaks in lists of numbers of indented JSON; texts hold no line breaks."""
-MARKS = {True: "ok", False: "WRONG", None: "-"}
 
 
 def tell(
     options: argparse.Namespace,
     report: object,
-    lines: Iterable[str],
+    parts: Iterable[Part | Told],
     damage: Iterable[Damage] | None = None,
     *,
     ok: bool = True,
@@ -36,7 +34,7 @@ def tell(
     Args:
         options: The arguments.
         report: The report as JSON. A dict gets the damage too.
-        lines: The report as lines of text.
+        parts: The report as facts, tables and sentences.
         damage: What cannot be read; None if the verb does not check.
         ok: Whether all else is well.
     """
@@ -44,7 +42,7 @@ def tell(
     if damage is not None and isinstance(report, dict):
         report = report | {"damage": [asdict(defect) for defect in damaged]}
     text = _json(report) if options.json else None
-    print("\n".join(lines) if text is None else text)
+    print("\n".join(lines_of(parts)) if text is None else text)
     for defect in damaged[:MOST_LINES]:
         steps = f" (steps {some_of(defect.steps)})" if defect.steps else ""
         print(f"DAMAGED: {defect.kind}: {defect.message}{steps}", file=sys.stderr)
@@ -85,41 +83,10 @@ def tell_facts(
 ) -> int:
     """Print facts by their names."""
     shown = ((name.replace("_", " "), _fact(name, facts[name])) for name in facts)
-    return tell(options, facts, fact_lines(shown), ok=ok)
+    return tell(options, facts, [[*shown]], ok=ok)
 
 
 def _fact(name: str, value: object) -> str:
     if not isinstance(value, int):
         return str(value)
     return format_bytes(value) if name.endswith("_bytes") else f"{value:,}"
-
-
-def fact_lines(facts: Iterable[tuple[str, str]]) -> list[str]:
-    """Return a line for each label and value."""
-    given = [(label, one_line(value)) for label, value in facts]
-    width = max([0, *(len(label) for label, _ in given)]) + 2
-    return [f"{label:{width}}{value}" for label, value in given]
-
-
-def table_lines(
-    header: Sequence[str], rows: Iterable[Sequence[object]], *, left: int = 1
-) -> list[str]:
-    """Return the lines of a table, with ``left`` columns of text before the numbers."""
-    cells = [header, *([_cell(value) for value in row] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return [
-        "  ".join(
-            f"{cell:{'<' if n < left else '>'}{width}}"
-            for n, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in cells
-    ]
-
-
-def _cell(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else one_line(str(value))
-
-
-def check_lines(checks: Iterable[Check]) -> list[str]:
-    """Return a line for each check."""
-    return [f"{MARKS[check.ok]:6} {check.name:14} {check.result}" for check in checks]

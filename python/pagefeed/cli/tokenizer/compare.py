@@ -23,11 +23,11 @@ from pagefeed.cli.common import (
     parameters,
     same_named,
     storage_options,
-    table_lines,
     tell,
 )
 from pagefeed.cli.tokenizer.texts import DATASET, as_rows, make_texts
 from pagefeed.prepare import compare_tokenizers
+from pagefeed.reports import Part, Table
 from pagefeed.tokenizer import Tokenizer
 
 ARGUMENTS = {
@@ -70,13 +70,13 @@ def run(options: argparse.Namespace) -> int:
         for tokenizer, own in sources
     )
     header = [name.removeprefix("tokens_").replace("_", " ") for name in names]
-    lines = [
+    parts: list[Part] = [
         f"{each.name}: {each.kind}, {each.vocab_size:,} ids, parameters of an "
         f"embedding: {each.embedding_parameters or '-'}"
         for each in done
     ]
-    lines += table_lines(["source", "tokenizer", *header], rows, left=2)
-    return tell(options, {"tokenizers": report}, lines)
+    parts.append(Table("", ["source", "tokenizer", *header], rows, 2))
+    return tell(options, {"tokenizers": report}, parts)
 
 
 def _text(number: float | None) -> str:

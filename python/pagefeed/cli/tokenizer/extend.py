@@ -29,9 +29,10 @@ from pagefeed.cli.tokenizer.texts import (
     TEXTS,
     as_rows,
     make_texts,
-    rate_lines,
+    table_of_rates,
 )
 from pagefeed.prepare import extend_tokenizer
+from pagefeed.reports import Part
 
 ARGUMENTS = {
     "tokenize": arg(str, "tokenizer.json, or tiktoken's ranks", metavar="TOKENIZER"),
@@ -54,11 +55,11 @@ def run(options: argparse.Namespace) -> int:
         "held_out": as_rows(done.held_out),
     }
     some = ", ".join(repr(token.text) for token in done.new_tokens[:8])
-    lines = [
+    parts: list[Part] = [
         (
             f"{done.path}: {len(done.new_tokens):,} new tokens, {done.vocab_size:,} in "
             f"all: {some}, ...; {done.fingerprint}"
         ),
-        *rate_lines(done.held_out, done.before),
+        table_of_rates(done.held_out, done.before),
     ]
-    return tell(options, report, lines)
+    return tell(options, report, parts)

@@ -14,12 +14,12 @@ from pagefeed.cli.common import (
     open_parquet,
     pairs_of,
     parameters,
-    table_lines,
 )
 from pagefeed.core.storage import Paths
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.parquet_files import ParquetDataset
 from pagefeed.prepare import TokenRate, train_tokenizer
+from pagefeed.reports import Table
 
 FORM = "NAME=PATH"
 
@@ -75,10 +75,10 @@ def as_rows(rates: Sequence[TokenRate]) -> list[dict[str, Any]]:
     return rows
 
 
-def rate_lines(
+def table_of_rates(
     after: Sequence[TokenRate], before: Sequence[TokenRate] = ()
-) -> list[str]:
-    """Return lines with the tokens for held-out texts, before and after."""
+) -> Table:
+    """Return a table of the tokens for held-out texts, before and after."""
     header = ["source", "rows", "bytes", "tokens", "per byte", "per word", "unknown"]
     header += ["tokens before", "per byte", "fewer"] * bool(before)
     rows = []
@@ -91,7 +91,7 @@ def rate_lines(
             fewer = 1 - rate.num_tokens / was.num_tokens if was.num_tokens else 0
             row += [was.num_tokens, _shown(was.tokens_per_byte), f"{fewer:.1%}"]
         rows.append(row)
-    return [f"held out: {len(after)} sources", *table_lines(header, rows)]
+    return Table(f"held out: {len(after)} sources", header, rows)
 
 
 def _shown(rate: float | None) -> str:

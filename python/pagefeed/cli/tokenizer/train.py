@@ -27,11 +27,12 @@ from pagefeed.cli.tokenizer.texts import (
     TEXTS,
     as_rows,
     make_texts,
-    rate_lines,
+    table_of_rates,
 )
 from pagefeed.prepare import train_tokenizer
+from pagefeed.reports import Part
 
-NAMES = "vocab_size model units pattern character_coverage min_frequency"
+NAMES = "vocab_size model units pattern character_coverage min_frequency memory"
 WEIGHTS = "NAME=WEIGHT"
 OTHERS = parameters(train_tokenizer, "special_tokens byte_fallback")
 OTHERS["--special-tokens"]["nargs"] = "*"
@@ -47,15 +48,15 @@ def run(options: argparse.Namespace) -> int:
     given = same_named(options, train_tokenizer) | {"weights": weights or None}
     done = train_tokenizer(make_texts(options), **given)
     drawn = sum(source.sampled_bytes for source in done.sources)
-    lines = [
+    parts: list[Part] = [
         (
             f"{done.path}: {done.model}, {done.vocab_size:,} tokens, learned from "
             f"{drawn:,} bytes of {len(done.sources)} sources; {done.fingerprint}"
         ),
-        *rate_lines(done.held_out),
+        table_of_rates(done.held_out),
     ]
     report = asdict(done) | {"held_out": as_rows(done.held_out)}
-    return tell(options, report, lines)
+    return tell(options, report, parts)
 
 
 def _number(text: str) -> Any:

@@ -39,7 +39,7 @@ from pagefeed.core.batches.settings import (
     lengths_of,
     sized,
 )
-from pagefeed.core.batches.sources import block_for, make_feed, make_run
+from pagefeed.core.batches.sources import block_for, feed_of_cut, make_feed, make_run
 from pagefeed.core.batches.waits import EDGES, Waits
 
 __all__ = [
@@ -69,6 +69,7 @@ __all__ = [
     "check_padding",
     "columns_beside",
     "converted",
+    "feed_of_cut",
     "lengths_of",
     "make_converter",
     "make_feed",

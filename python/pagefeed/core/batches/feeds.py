@@ -123,6 +123,8 @@ class Feed(ABC):
     """Plans batches for an engine, and turns its output into batches."""
 
     _engine: ProcessEngine[Any]
+    sources: Sequence[Any] = ()
+    """The columns whose pages the engine numbers, all in turn."""
 
     def engine(self) -> BatchEngine:
         """Return this process's engine: threads do not survive a fork."""
@@ -238,6 +240,7 @@ class TokenFeed(EngineFeed):
         if self._cuts_documents:
             self._fields = settings.fields.also(BORDERS)
         self._length = run.index.length
+        self.sources = [data.index for data in run.datasets]
         # Most are: what each batch takes is then short.
         self._is_plain = not (
             self._aligned.columns
@@ -257,6 +260,7 @@ class TokenFeed(EngineFeed):
             dtype=settings.dtype,
             padding=settings.padding,
             vocab_size=self._vocab_size,
+            rehearses=settings.rehearses,
         )
 
     def plan(self, sequences: Sequences) -> BatchPlan:

@@ -65,6 +65,8 @@ class LoaderSettings:
     """Whether token ids are checked against the vocabulary recorded in the files."""
     dealing_bytes: int = 0
     """Bytes in which sequences are dealt to balance ranks, of the memory."""
+    rehearses: bool = False
+    """Whether the engine reads nothing, and counts what it would read and hold."""
     fleet: Fleet | None = None
     """Deals steps of a fixed size to any number of ranks; ``batch_size`` follows."""
     lengths: Lengths | None = None

@@ -44,10 +44,10 @@ def make_feed(settings: LoaderSettings, run: Run) -> Feed:
     """
     settings = replace(settings, dealing_bytes=_dealing_bytes(settings, run))
     for dataset in run.datasets:
-        feed: Feed | None = dataset.feed(settings, run, _feed_of_cut)
+        feed: Feed | None = dataset.feed(settings, run, feed_of_cut)
         if feed is not None:
             return feed
-    return _feed_of_cut(settings, run)
+    return feed_of_cut(settings, run)
 
 
 def _dealing_bytes(settings: LoaderSettings, run: Run) -> int:
@@ -65,7 +65,8 @@ def _dealing_bytes(settings: LoaderSettings, run: Run) -> int:
     return needed
 
 
-def _feed_of_cut(settings: LoaderSettings, run: Run) -> Feed:
+def feed_of_cut(settings: LoaderSettings, run: Run) -> Feed:
+    """Return the feed of the sequences, without what datasets add to it."""
     feed: Feed | None = settings.sequences.feed(settings, run)
     return TokenFeed(settings, run) if feed is None else feed
 

@@ -5,7 +5,7 @@ A :class:`Cut` (:class:`Windows`, :class:`Packed`, :class:`Documents`) makes a
 grouped in blocks, each a few token ranges. The index does not depend on seed or epoch.
 """
 
-from pagefeed.core.sequences.bundles import Bundles, are_bundles
+from pagefeed.core.sequences.bundles import Bundles, are_bundles, page_numbers
 from pagefeed.core.sequences.cut import Cut, Delivers, TokenCut, check_sequences
 from pagefeed.core.sequences.joined import AnyIndex, JoinedIndex
 from pagefeed.core.sequences.lines import Lines, PackedRuns, block_starts
@@ -47,5 +47,6 @@ __all__ = [
     "block_starts",
     "check_sequences",
     "pack_lengths",
+    "page_numbers",
     "with_erased",
 ]

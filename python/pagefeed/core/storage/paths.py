@@ -129,7 +129,10 @@ def expanded(path: str, suffixes: tuple[str, ...]) -> Iterator[str]:
     elif Path(path).is_dir():
         yield from _listed(path, _folder(Path(path), suffixes), suffixes)
     elif glob.has_magic(path):
-        files = _listed(path, glob.iglob(path, recursive=True), suffixes)
+        matched = glob.iglob(path, recursive=True)
+        if "**" not in path:  # Which matches what is in folders, too.
+            matched = _with_folders(matched, suffixes)
+        files = _listed(path, matched, suffixes)
         for folder in {os.path.dirname(file): None for file in files}:
             check_finished(
                 folder,
@@ -201,6 +204,14 @@ def _folder(folder: Path, suffixes: tuple[str, ...]) -> Iterator[str]:
         for file in files:
             if file.endswith(suffixes):
                 yield os.path.join(directory, file)
+
+
+def _with_folders(names: Iterable[str], suffixes: tuple[str, ...]) -> Iterator[str]:
+    for name in names:
+        if not os.path.isdir(name):
+            yield name
+        elif not is_hidden(os.path.basename(name.rstrip("/"))):
+            yield from _folder(Path(name), suffixes)
 
 
 def _listed(path: str, listed: Iterable[str], suffixes: tuple[str, ...]) -> list[str]:

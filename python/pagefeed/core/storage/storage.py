@@ -67,10 +67,10 @@ class Storage:
         The results are absolute paths or URLs. A file may have any name: one that is
         there, like a folder, is never taken for a pattern. A folder means
         the files in it and below whose names end in one of ``suffixes``. A pattern
-        (``*``, ``?``, ``[]``, ``**``) means the files that match. Files of a folder or
-        pattern are sorted by name, without names that writers hide (``_SUCCESS``,
-        ``_metadata``, ``.part``). The elements of a list keep their order, which is
-        part of a dataset's identity.
+        (``*``, ``?``, ``[]``, ``**``) means the files and folders that match. Files of
+        a folder or pattern are sorted by name, without names that writers hide
+        (``_SUCCESS``, ``_metadata``, ``.part``). The elements of a list keep their
+        order, which is part of a dataset's identity.
 
         Raises:
             MissingFileError: If a path does not exist or a pattern matches nothing.

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from queue import Empty, Queue
+from threading import Thread
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from pagefeed.core._base import require
@@ -72,6 +75,29 @@ def train(settings: TrainingSettings, texts: Iterable[str]) -> str:
         InvalidArgumentError: If the vocabulary is too small for what it must hold.
     """
     return _TRAINERS[settings.kind](settings, texts)
+
+
+def interruptible(work: Callable[[], str]) -> str:
+    """Return what work returns; Ctrl-C ends the wait for it at once.
+
+    The library serves no signals while it trains. Its thread ends with the process.
+    """
+    results: Queue[tuple[bool, Any]] = Queue()
+
+    def run() -> None:
+        try:
+            results.put((True, work()))
+        except BaseException as error:  # noqa: BLE001 - raised by who waits
+            results.put((False, error))
+
+    Thread(target=run, name="pagefeed-training", daemon=True).start()
+    while True:
+        with suppress(Empty):
+            is_done, result = results.get(timeout=0.1)
+            break
+    if not is_done:
+        raise result
+    return str(result)
 
 
 def _bpe(settings: TrainingSettings, texts: Iterable[str]) -> str:

@@ -36,8 +36,9 @@ ROUNDING = 1e-9
 """Allowed difference of two sums of the same sizes."""
 PILOT_ROWS = 256
 """Rows from which the mean length of a source's texts is taken."""
-MEMORY = "128MiB"
-"""Memory limit of reading."""
+MEMORY = "1GiB"
+"""Memory limit of reading: pages that are mixed take a quarter of it at most, so none
+is read twice."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,6 +73,8 @@ class TextSample:
     """Whether pages or rows are drawn at random."""
     weights: Mapping[str, float] | None = None
     """Share of each source, in place of the temperature."""
+    memory: int | str = MEMORY
+    """Bytes that reading may hold."""
 
     sources: tuple[SampledSource, ...] = ()
     """Sizes of the sources; filled by the first iteration."""
@@ -113,7 +116,11 @@ class TextSample:
 
     def _texts(self, name: str, epochs: int | None = 1) -> Iterator[str]:
         return texts_of(
-            self.datasets[name], seed=self.seed, shuffle=self.shuffle, epochs=epochs
+            self.datasets[name],
+            seed=self.seed,
+            shuffle=self.shuffle,
+            epochs=epochs,
+            memory=self.memory,
         )
 
     def _size(self, name: str) -> float:
@@ -199,6 +206,7 @@ def texts_of(
     seed: int,
     shuffle: Mixing = "page",
     epochs: int | None = 1,
+    memory: int | str = MEMORY,
 ) -> Iterator[str]:
     """Yield the texts of a dataset in shuffled order; none that is null or empty."""
     arrow = require("pyarrow", extra="pyarrow", purpose="texts of Parquet")
@@ -213,7 +221,7 @@ def texts_of(
         shuffle=shuffle,
         epochs=epochs,
         drop_last=epochs is None,
-        memory=MEMORY,
+        memory=memory,
         rank=0,
         world_size=1,
     )
@@ -249,6 +257,7 @@ def drawn(
     shuffle: Mixing,
     seed: int,
     weights: Mapping[str, float] | None = None,
+    memory: int | str = MEMORY,
 ) -> tuple[TextSample, dict[str, ParquetDataset]]:
     """Return texts to learn from, and held-out rows of each source.
 
@@ -270,6 +279,7 @@ def drawn(
         seed=seed,
         shuffle=shuffle,
         weights=weights,
+        memory=memory,
     )
     return texts, {name: division["held_out"] for name, division in parts.items()}
 

@@ -16,10 +16,12 @@ from pagefeed.prepare.vocabulary.recipes import (
     UNKNOWN,
     Kind,
     TrainingSettings,
+    interruptible,
     library,
     train,
 )
 from pagefeed.prepare.vocabulary.sampling import (
+    MEMORY,
     Mixing,
     SampledSource,
     TextDatasets,
@@ -143,6 +145,7 @@ def train_tokenizer(
     min_frequency: int = 2,
     shuffle: Mixing = "page",
     seed: int = 0,
+    memory: int | str = MEMORY,
     storage_options: StorageOptions | None = None,
 ) -> TrainedTokenizer:
     """Train a tokenizer on texts drawn at random, by the package ``tokenizers``.
@@ -181,6 +184,8 @@ def train_tokenizer(
         shuffle: Draws ``"page"`` by page, mixed in a window; or ``"row"`` by row, which
             reads a page for each.
         seed: Another seed draws and holds out other rows.
+        memory: Bytes that reading may hold. With less than about 512 MiB, large pages
+            are read again.
         storage_options: Settings of remote storage, for an output there.
 
     Returns:
@@ -219,8 +224,10 @@ def train_tokenizer(
         shuffle=shuffle,
         seed=seed,
         weights=weights,
+        memory=memory,
     )
-    write_text(path, train(settings, texts), storage_options)
+    trained = interruptible(lambda: train(settings, texts))
+    write_text(path, trained, storage_options)
     options = storage_options if is_url(path) else None
     tokenizer = Tokenizer(path, storage_options=options)
     return TrainedTokenizer(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,8 @@ from pagefeed.reports.inspection.lengths import DocumentLengths, measure_lengths
 from pagefeed.reports.inspection.sizes import small_files_of
 from pagefeed.reports.sampling import evenly
 from pagefeed.reports.soundness import Damage, damage_of
+from pagefeed.reports.tables import parts_of_inspection
+from pagefeed.reports.telling import Part, Told
 
 MOST_PAGES = 4096
 LARGE_PAGE = 8 << 20
@@ -42,7 +45,7 @@ class PageSizes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inspection:
+class Inspection(Told):
     """Facts about a dataset: how it is stored, and what training on it costs."""
 
     column: str
@@ -78,6 +81,10 @@ class Inspection:
     pruned_files: int = 0
     """Files of the table that are not opened, as it proves that no row of them is
     selected."""
+
+    def _parts(self) -> Iterable[Part]:
+        """Return what ``pagefeed inspect`` shows."""
+        return parts_of_inspection(self)
 
 
 def inspect(

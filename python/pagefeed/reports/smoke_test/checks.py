@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
@@ -19,6 +19,7 @@ from pagefeed.reports.decoding import TextTokenizer
 from pagefeed.reports.inspection import NO_CHECKSUMS, checksum_share, small_files_of
 from pagefeed.reports.sampling import plan_digest, sequences_of_step
 from pagefeed.reports.smoke_test.observation import Arrays, Observation
+from pagefeed.reports.telling import Part
 from pagefeed.tokenizer import IGNORED
 
 OFFSETS = (-2, -1, 0, 1, 2, 3)
@@ -45,6 +46,14 @@ class Check:
     _: KW_ONLY
     ok: bool | None
     """Whether the check passed; None if it could not be made."""
+
+
+MARKS = {True: "ok", False: "WRONG", None: "-"}
+
+
+def shown_checks(checks: Iterable[Check]) -> Iterator[Part]:
+    """Yield what is shown of checks."""
+    yield [(f"{MARKS[check.ok]:6} {check.name}", check.result) for check in checks]
 
 
 def check_batches(seen: Observation, steps: int, rate: float) -> Check:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -33,17 +33,19 @@ from pagefeed.reports.smoke_test.checks import (
     check_tokenizer,
     compare_ranks,
     pair_of,
+    shown_checks,
 )
 from pagefeed.reports.smoke_test.learning import learn
 from pagefeed.reports.smoke_test.observation import Observation, observe
 from pagefeed.reports.soundness import Damage
+from pagefeed.reports.telling import Part, Told
 
 MOST_RANKS = 4
 RATE_SECONDS = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Smoke:
+class Smoke(Told):
     """Result of a smoke test."""
 
     plan: str
@@ -58,6 +60,12 @@ class Smoke:
     """Load of this process's GPU, as ``metrics(gpu=True)`` tells; empty if unknown."""
     damage: list[Damage]
     """Parts of the data that could not be read."""
+
+    def _parts(self) -> Iterator[Part]:
+        """Yield what ``pagefeed smoke`` shows."""
+        yield from shown_checks(self.checks)
+        state = "ready" if self.ok and not self.damage else "NOT READY"
+        yield f"plan {self.plan}: {state}"
 
     @property
     def ok(self) -> bool:

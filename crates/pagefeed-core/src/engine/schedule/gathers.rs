@@ -51,12 +51,16 @@ impl State {
             begun => begun,
         };
         let memory = match buffer {
-            Some(buffer) => BatchMemory::Ready(buffer),
+            Some(buffer) => {
+                self.budget.num_empty -= usize::from(is_new && is_usual);
+                BatchMemory::Ready(buffer)
+            }
             None => {
                 let best = Buffer::num_at_once(self.config.sections().num_bytes());
                 let most = if is_usual { best } else { 1 };
                 let count = self.budget.buffers_at_once(most);
                 self.budget.num_buffers += count;
+                self.budget.num_empty += count - 1;
                 BatchMemory::Wanted(count)
             }
         };
@@ -84,8 +88,10 @@ impl State {
         job.pages.clear();
         if let BatchMemory::Wanted(count) = job.memory {
             self.budget.num_buffers -= count; // They could not be allocated.
+            self.budget.num_empty -= count - 1;
         }
         for buffer in std::mem::take(&mut job.spare_buffers) {
+            self.budget.num_empty -= 1;
             self.take_back(buffer);
         }
         self.budget.scratch += job.scratch_after;

@@ -25,6 +25,12 @@ impl State {
         decoded.saturating_add(entry.loading_size).min(MAX_ESTIMATE)
     }
 
+    /// The kind of a page, and the bytes that it decodes to, as far as known.
+    pub fn thought_of(&self, source: &dyn PageSource, slot: Slot) -> (usize, usize) {
+        let entry = self.pages.entry(slot);
+        (entry.kind, source.decoded_size(entry).min(MAX_ESTIMATE))
+    }
+
     /// Whether there is room, if pages needed later than `batch` are evicted.
     pub(super) fn can_make_room(&mut self, batch: BatchNumber, bytes: usize) -> bool {
         let (pages, budget) = (&mut self.pages, &self.budget);

@@ -176,6 +176,7 @@ impl State {
         self.budget.resize(config);
         self.lead.resize(self.budget.batches_ahead());
         self.budget.num_buffers -= self.spare_buffers.len();
+        self.budget.num_empty -= self.spare_buffers.len();
         self.garbage.buffers.append(&mut self.spare_buffers);
     }
 
@@ -308,6 +309,7 @@ impl State {
         let num_bytes = self.config.sections().num_bytes();
         let is_kept = is_kept && buffer.first_bytes() == num_bytes && !buffer.is_outsized();
         if is_kept && !self.is_stopping {
+            self.budget.num_empty += 1;
             self.spare_buffers.push(buffer);
         } else {
             self.budget.num_buffers -= 1;
@@ -339,6 +341,7 @@ impl State {
     pub fn release(&mut self) {
         self.clear(false);
         self.budget.num_buffers -= self.spare_buffers.len();
+        self.budget.num_empty -= self.spare_buffers.len();
         self.garbage.buffers.append(&mut self.spare_buffers);
         self.garbage.is_trim_due = true;
     }
