@@ -192,7 +192,7 @@ impl Engine {
         self.engine.plan_bytes()
     }
 
-    /// What a rehearsal did since this was asked last: pages in the order of their
+    /// The account of a rehearsal since the last call: pages in the order of their
     /// loads; pages by uses, and their bytes.
     fn take_rehearsed(&self) -> (Vec<u64>, Vec<u64>, Vec<usize>) {
         let rehearsed = self.engine.take_rehearsed();

@@ -133,7 +133,7 @@ class DocumentFeed(EngineFeed):
             "vocab_size": self._vocab_size,
             "dtype": settings.dtype,
             "padding": settings.padding,
-            "rehearses": settings.rehearses,
+            **settings.rehearsal,  # type: ignore[typeddict-item]
             "fields": made["fields"],
             "loss_column": made.get("loss_column"),
             "documents": self._asked(len(beside[0]), metadata),

@@ -59,7 +59,7 @@ class ColumnReads:
 
 @dataclass(frozen=True, kw_only=True)
 class Rehearsal:
-    """What the engine of one rank would do in some steps."""
+    """Account of some steps of one rank, in which nothing was read."""
 
     loaded: Int64Array
     """Page of each load, in order: int64 [loads]."""

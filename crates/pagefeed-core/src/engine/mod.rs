@@ -62,7 +62,7 @@ pub struct Engine {
     shared: Arc<Shared>,
     threads: Mutex<Vec<ManuallyDrop<JoinHandle<()>>>>,
     page_numbers: Mutex<PageNumbers>,
-    /// What it would have done, if it only rehearses.
+    /// Account of a rehearsal; none where pages are read.
     rehearsed: Option<Mutex<Rehearsed>>,
 }
 
@@ -78,7 +78,7 @@ impl Engine {
         })
     }
 
-    /// What a rehearsal did since this was asked last.
+    /// The account of a rehearsal since the last call.
     pub fn take_rehearsed(&self) -> Rehearsed {
         let rehearsed = self.rehearsed.as_ref().map(Mutex::lock);
         let rehearsed = rehearsed.map(|each| each.unwrap_or_else(PoisonError::into_inner));

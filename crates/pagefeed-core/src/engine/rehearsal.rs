@@ -11,15 +11,15 @@ use crate::error::Result;
 use crate::page::PageOpener;
 use crate::tokens::{TokenPage, Tokens};
 
-/// What the engine would have done.
+/// Account of a rehearsal.
 #[derive(Debug, Default)]
 pub struct Rehearsed {
     /// Pages that were loaded, in order.
     pub loaded: Vec<u64>,
     /// Page of each use by a batch, in order, and its bytes in memory.
     pub uses: Vec<(u64, usize)>,
-    /// Of pages of each kind that were read, to know their sizes: how many, their bytes,
-    /// and what was thought of these.
+    /// Pages of each kind that were read to know their sizes: their number, their bytes,
+    /// and the estimate of these bytes.
     seen: HashMap<usize, (usize, usize, usize)>,
 }
 

@@ -260,7 +260,7 @@ class TokenFeed(EngineFeed):
             dtype=settings.dtype,
             padding=settings.padding,
             vocab_size=self._vocab_size,
-            rehearses=settings.rehearses,
+            **settings.rehearsal,
         )
 
     def plan(self, sequences: Sequences) -> BatchPlan:

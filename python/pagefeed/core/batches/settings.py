@@ -84,6 +84,11 @@ class LoaderSettings:
         return None if self.fleet is None else self.fleet.asked
 
     @property
+    def rehearsal(self) -> dict[str, Any]:
+        """The engine's setting of a rehearsal, if it is one."""
+        return {"rehearses": True} if self.rehearses else {}
+
+    @property
     def tells_epochs(self) -> bool:
         """Whether sequences carry their epoch, as random numbers depend on it."""
         decode_draws = self.decode is not None and self.decode.draws
