@@ -120,7 +120,8 @@ ssize_t pread64(int fd, void *into, size_t size, off_t at) {
     char link[64], path[512] = "";
     snprintf(link, 64, "/proc/self/fd/%d", fd);
     ssize_t n = readlink(link, path, 511);
-    int is_data = n > 8 && !memcmp(path + n - 8, ".parquet", 8);
+    // Smaller reads are of samples of a file that was opened just before.
+    int is_data = size > 4096 && n > 8 && !memcmp(path + n - 8, ".parquet", 8);
     int place = is_data ? __sync_fetch_and_add(&number, 1) : -1;
     if (place >= atoi(getenv("FIRST")) && place < atoi(getenv("LAST"))) {
         errno = ESTALE;
@@ -150,7 +151,7 @@ def test_a_file_that_a_server_forgot_is_opened_again(mount, tmp_path):
     code.write_text("#include <stdio.h>\n#include <string.h>\n" + FORGETTING)
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, code, "-ldl"], check=True)
     said = []
-    for first, last in ((0, 0), (40, 41), (40, 1 << 30)):
+    for first, last in ((0, 0), (3, 4), (3, 1 << 30)):
         env = os.environ | {"LD_PRELOAD": str(library)}
         env |= {"FIRST": str(first), "LAST": str(last)}
         command = [sys.executable, "-c", READING, str(ROOT), str(mount)]
