@@ -36,7 +36,7 @@ INPUTS = {"checkpoint", "file", "folders", "index", "inputs", "paths", "prefixes
 """Arguments that name what is read."""
 READ = {
     *("delta.table", "iceberg.table", "check_index.output", "load_tokenizer.path"),
-    *("PagefeedDataLoader.work_dir", "save.folder"),
+    *("PagefeedDataLoader.work_dir", "save.folder", "convert.dataset"),
     *("Dataset.cache_dir", "Columns.cache_dir", "cache_folder.given"),
 }
 """The same of one function; folders of OLMo's and Ray's own; what is handed on."""
