@@ -353,7 +353,7 @@ def output_folder(
         return _BucketFolder(text.removesuffix("/"), RemoteStorage(settings))
     if text.startswith("hf://"):
         raise InvalidArgumentError(
-            f"{name} is on the hub, which is read and not written to: give a folder, "
+            f"{name} is a URL, hf://..., and the hub is only read: give a folder, "
             "and bring it there by `hf upload` or, for a bucket, `hf buckets sync`"
         )
     return OutputFolder(os.path.abspath(local_path(text, name)))

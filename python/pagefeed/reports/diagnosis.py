@@ -283,10 +283,10 @@ def _blame_copy(diagnosis: Diagnosis, copied: Copy, step_seconds: float) -> None
     share = copied.seconds / step_seconds
     if share < FREE_SHARE:
         return
-    name, setting, advice = CAUSES["copy"]
     kind = "page-locked" if copied.is_pinned else "pageable"
-    told = advice.format(copy_ms=1e3 * copied.seconds, memory_kind=kind)
-    diagnosis.blame("overlap", Cause(name, setting, told), share)
+    name, setting, advice = CAUSES["copy"]
+    advice = advice.format(copy_ms=1e3 * copied.seconds, memory_kind=kind)
+    diagnosis.blame("overlap", Cause(name, setting, advice), share)
 
 
 def _share_after(diagnosis: Diagnosis, both: Evidence, loader: Loader) -> float:

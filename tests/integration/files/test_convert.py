@@ -292,8 +292,11 @@ def test_arguments_that_a_format_does_not_take(source, tmp_path, capsys):
     assert "only Parquet has them" in capsys.readouterr().err
 
 
-def test_the_format_that_is_said_counts(tmp_path):
+def test_the_format_that_is_said_counts(tmp_path, capsys):
     np.arange(99, dtype="<u4").tofile(tmp_path / "tokens")
     paths = [f"{tmp_path}/tokens", "--from", "raw", "--in-dtype", "uint32"]
-    run = ["--column", "ids", "--length", "8", "--batch-size", "2", "--json"]
-    assert main(["verify", *paths, *run]) == 0
+    output = ["--column", "ids", "--to", "parquet", "--output", f"{tmp_path}/out"]
+    assert main(["convert", *paths, *output, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)
+    back = pf.parquet(tmp_path / "out", column="ids")
+    assert back.index.num_values == 99

@@ -37,7 +37,8 @@ INPUTS = {"checkpoint", "file", "folders", "index", "inputs", "paths", "prefixes
 READ = {
     *("delta.table", "iceberg.table", "check_index.output", "load_tokenizer.path"),
     *("PagefeedDataLoader.work_dir", "save.folder", "convert.dataset"),
-    *("Dataset.cache_dir", "Columns.cache_dir", "cache_folder.given"),
+    *("Dataset.cache_dir", "Columns.cache_dir", "cache_folder.given", "rows.rows"),
+    *("dataset_of.cache_dir",),
 }
 """The same of one function; folders of OLMo's and Ray's own; what is handed on."""
 
@@ -129,6 +130,10 @@ OUTPUTS = {
     "parquet.cache_dir": Output(
         lambda path, _: index_of(pf.parquet("a.parquet", **COLUMN, cache_dir=path))
     ),
+    "arrow.cache_dir": Output(
+        lambda path, _: index_of(pf.arrow("a.arrow", **COLUMN, cache_dir=path))
+    ),
+    "rows.cache_dir": Output(lambda path, _: pf.rows("a.jsonl", cache_dir=path).index),
     **{
         f"{reader.__name__}.cache_dir": Output(partial(cached, name))
         for name, (reader, _) in FLAT_FORMATS.items()
@@ -182,6 +187,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("PAGEFEED_CACHE_DIR", raising=False)
     table = pa.table({"input_ids": [[1, 2, 3]] * 9, "text": ["ab cd ab"] * 9})
     pq.write_table(table, "a.parquet")
+    with pa.OSFile("a.arrow", "wb") as file, pa.ipc.new_file(file, table.schema) as out:
+        out.write_table(table)
     Path("a.jsonl").write_text('{"text": "words"}\n' * 9)
     data = pf.parquet("a.parquet", **COLUMN)
     for to in get_args(FlatName):
@@ -282,7 +289,8 @@ def tables() -> Iterator[tuple[str, dict[str, Any]]]:
 def test_every_option_that_is_an_output_is_known():
     found = {(verb, name) for verb, table in tables() for name in OPTIONS & {*table}}
     with_cache = {verb for verb, name in found if name == "--cache-dir"}
-    assert found - {(verb, "--cache-dir") for verb in with_cache} == {*VERBS}
+    inputs = {("tokenizer compare", "--data")}
+    assert found - {(verb, "--cache-dir") for verb in with_cache} - inputs == {*VERBS}
     read = {"--chat-template", "--state", "--compare", "--tokenize", "--tokenizer"}
     for verb, table in tables():
         for name, given in table.items():
