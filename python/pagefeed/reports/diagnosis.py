@@ -254,9 +254,7 @@ def _checked_size(
     if accelerators is None and tokens is None:
         return None
     if train is None:
-        raise InvalidArgumentError(
-            "accelerators and tokens need a step that waits: give train"
-        )
+        raise InvalidArgumentError("accelerators and tokens need a step: give train")
     return (
         check_positive(accelerators, "accelerators (which goes with tokens)"),
         check_positive(tokens, "tokens (which goes with accelerators)"),
@@ -280,8 +278,7 @@ def _hours(
 
 def _blame_copy(diagnosis: Diagnosis, copied: Copy, step_seconds: float) -> None:
     """Name the copy of a batch, if the accelerator waits long for it."""
-    share = copied.seconds / step_seconds
-    if share < FREE_SHARE:
+    if (share := copied.seconds / step_seconds) < FREE_SHARE:
         return
     kind = "page-locked" if copied.is_pinned else "pageable"
     name, setting, advice = CAUSES["copy"]
@@ -300,8 +297,9 @@ def _share_after(diagnosis: Diagnosis, both: Evidence, loader: Loader) -> float:
     }
     if diagnosis.cause not in better:  # All of it may go.
         return 0.0
-    left = diagnosis.lost_share * both.step_seconds - better[diagnosis.cause]
-    return min(diagnosis.lost_share, max(0.0, left) / (step + max(0.0, left)))
+    lost = diagnosis.lost_share * both.step_seconds
+    left = max(0.0, lost - better[diagnosis.cause])
+    return min(diagnosis.lost_share, left / (step + left))
 
 
 @contextmanager

@@ -76,10 +76,6 @@ impl PageTable {
             .count()
     }
 
-    pub fn is_held(&self, slot: Slot) -> bool {
-        matches!(self.entries[slot as usize].content, State::Held(_))
-    }
-
     pub fn is_used(&self, slot: Slot, batch: BatchNumber) -> bool {
         self.entries[slot as usize].uses.contains(&batch)
     }
