@@ -77,10 +77,15 @@ class Watcher(Locked):
             self._wake.set()
             return
         self._wake = threading.Event()  # After a fork, the old one may be locked.
-        self._thread = threading.Thread(
+        thread = threading.Thread(
             target=self._run, args=(self._wake,), name="waits", daemon=True
         )
-        self._thread.start()
+        try:
+            thread.start()
+        except RuntimeError as problem:  # The limit of threads is reached.
+            logger.info("no wait is told: %s", problem)
+        else:
+            self._thread = thread
 
     def _run(self, wake: threading.Event) -> None:
         while (pause := self._look()) is not None:

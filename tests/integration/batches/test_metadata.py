@@ -108,7 +108,8 @@ def test_without_being_asked_for_nothing_arrives(tmp_path: Path):
     for sequences in (pf.Windows(8), pf.Packed(8)):
         [first, *_] = loader(data, sequences, fields=("input_ids",))
         assert set(first) == {"input_ids"}
-        assert set(pf.SequenceView(data, sequences)[0]) == {"input_ids"}
+        view = pf.SequenceView(data, sequences)
+        assert set(view[0]) == {"input_ids", "spans"}  # It has no fields to ask for.
     plain = pf.parquet(path, column="input_ids")
     table = next(iter(loader(plain)))["metadata"]
     assert table.column_names == PLACES

@@ -117,6 +117,7 @@ MAKES: dict[str, Any] = {
     "Shuffle(passes=)": {"shuffle": pf.Shuffle(passes=2)},
     "batch_tokens=": {"batch_size": None, "batch_tokens": 64},
     "global_batch_size=": {"batch_size": None, "global_batch_size": 4},
+    "lengths=": {"lengths": [(0, LENGTH // 2), (5, LENGTH)]},
     "balance=": {"balance": "attention"},
     "context_parallel=": context_given,
     "fields=('labels', ...)": {"fields": ("input_ids", "labels", "loss_mask")},
