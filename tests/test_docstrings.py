@@ -5,6 +5,7 @@ import doctest
 import importlib
 import io
 import pkgutil
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -56,6 +57,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "input_ids": pa.array(tokens, pa.list_(pa.int32())),
             "quality": np.linspace(0, 1, 400),
             "quality_score": np.linspace(0, 1, 400),
+            "perplexity": np.linspace(9, 99, 400),
             "lang": ["en", "de"] * 200,
             "url": [f"https://site.example/{number}" for number in range(400)],
         }
@@ -142,6 +144,18 @@ def of_extension(_names: dict[str, Any]) -> dict[str, Any]:
     return {"tok": old, "extended": pf.Tokenizer("extended.json")}
 
 
+def of_export(names: dict[str, Any]) -> dict[str, Any]:
+    """A loader of an epoch, without fields that are of a whole batch."""
+    cut = pf.Windows(2048)
+    return {"loader": pf.Loader(names["web"], sequences=cut, batch_size=2)}
+
+
+def of_comparison(_names: dict[str, Any]) -> dict[str, Any]:
+    for copy in ("a.json", "b.json"):
+        shutil.copy("tokenizer.json", copy)
+    return {}
+
+
 def of_delta(_names: dict[str, Any]) -> dict[str, Any]:
     write_delta(Path("corpus/delta"), [rows_table(0, 9)])
     return {}
@@ -158,6 +172,8 @@ OTHER_NAMES = {
     "delta": of_delta,
     "iceberg": of_iceberg,
     "extend_embeddings": of_extension,
+    "export": of_export,
+    "compare_tokenizers": of_comparison,
     "forecast": of_one_dataset,
     "plan": of_one_dataset,
     "at": of_fleet,

@@ -30,8 +30,13 @@ class SpanIds:
         MissingDependencyError: If pyarrow is missing.
 
     Example:
-        >>> fields = ("input_ids", "metadata")
-        >>> pf.Loader(data, fields=fields, transform=SpanIds(), ...)  # doctest: +SKIP
+        >>> loader = Loader(  # doctest: +SKIP
+        ...     dataset,
+        ...     sequences=Windows(2048),
+        ...     batch_size=8,
+        ...     fields=("input_ids", "metadata"),
+        ...     transform=SpanIds(),
+        ... )
     """
 
     def __init__(

@@ -62,7 +62,7 @@ def curriculum(
 
     Example:
         >>> curriculum(web, by="perplexity", steps=10_000)  # doctest: +SKIP
-        Mixture(tier 00: 0.29, tier 01: 0.29, ...)
+        Mixture(tier 00: 0.2875, tier 01: 0.2875, ...)
     """
     steps = check_positive(steps, "steps")
     check_whole(tiers, "tiers", least=2, most=MOST_TIERS)

@@ -200,9 +200,9 @@ def stage(
         CorruptFileError: If a page of a file is damaged; names the old file.
 
     Example:
-        >>> done = stage(loader, "/nvme/corpus", rate="1GB")  # doctest: +SKIP
+        >>> done = stage(dataset, "staged", rate="1GB")  # doctest: +SKIP
         >>> done.folders  # doctest: +SKIP
-        {'/mnt/corpus/web': '/nvme/corpus'}
+        {'/.../corpus/web': '/.../staged'}
     """
     most = None if rate is None else max(1, parse_bytes(rate, name="rate"))
     check_positive(num_threads, "num_threads")

@@ -123,9 +123,9 @@ def test_the_command_line(folder, tmp_path, capsys):
     assert "4 ranks on 1 nodes, each once" in capsys.readouterr().out
     for words, message in (
         (["--facts", files[0], "--compare", files[0]], "not both"),
-        ([], "--column is missing"),
+        ([], "nothing is named"),
         (["--compare", str(tmp_path / "none.json")], "no facts"),
-        (["--facts", files[0]], "--column is missing"),
+        (["--facts", files[0]], "nothing is named"),
     ):
         assert main(["check", *words]) == 2
         assert message in capsys.readouterr().err

@@ -148,8 +148,10 @@ def test_every_verb_of_a_run_takes_code(capsys):
     [verbs] = [a.choices for a in make_parser()._actions if isinstance(a.choices, dict)]
     more = {
         "doctor": ["--seconds", "0.01"],
+        "export": ["--output", "arrays"],
         "report": ["--output", "page.html"],
         "smoke": ["--steps", "2"],
+        "stage": ["--output", "staged"],
         "trace": ["--step", "1"],
     }
     taking = [verb for verb in VERBS if "--set" in verbs[verb]._option_string_actions]

@@ -226,7 +226,7 @@ def test_a_model_of_ones_own(folder, tmp_path, monkeypatch, capsys):
     assert main([*run, "--model", "my_model:make"]) == 0
     assert "ok     loss falls" in capsys.readouterr().out
     assert main([*run, "--model", "my_model:nothing"]) == 2
-    assert "--model my_model:nothing is not" in capsys.readouterr().err
+    assert "--model my_model:nothing: no nothing in my_model" in capsys.readouterr().err
 
 
 def test_the_command_line(folder, capsys):

@@ -195,7 +195,7 @@ def export(
     Example:
         >>> done = export(loader, "epoch-0", to="npy")  # doctest: +SKIP
         >>> np.load(done.files[0]).shape  # doctest: +SKIP
-        (65536, 2048)
+        (58, 2048)
     """
     check_choice(to, get_args(ExportFormat), "to")
     check_choice(compression, get_args(Compression), "compression")

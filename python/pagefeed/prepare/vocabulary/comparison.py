@@ -95,7 +95,7 @@ def compare_tokenizers(
     Example:
         >>> web = pagefeed.parquet("web/", column="text")  # doctest: +SKIP
         >>> compare_tokenizers(  # doctest: +SKIP
-        ...     [Tokenizer("a.json"), Tokenizer("b.model")], web, source_column="lang"
+        ...     [Tokenizer("a.json"), Tokenizer("b.json")], web, source_column="lang"
         ... )[0].sources[0].tokens_per_byte
     """
     named = _named(tokenizers)
