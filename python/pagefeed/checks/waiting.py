@@ -83,7 +83,7 @@ class Watcher(Locked):
         try:
             thread.start()
         except RuntimeError as problem:  # The limit of threads is reached.
-            logger.info("no wait is told: %s", problem)
+            logger.info("waits cannot be logged: %s", problem)
         else:
             self._thread = thread
 
