@@ -71,6 +71,9 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("pagefeed")
 
+# Lines stay whole: readline, which pytest imports, sets a width for the workers.
+os.environ.pop("COLUMNS", None)
+
 # No test asks the services of the machine it runs on, or reads its user's profiles.
 os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
 os.environ["AWS_CONFIG_FILE"] = os.environ["AWS_SHARED_CREDENTIALS_FILE"] = os.devnull

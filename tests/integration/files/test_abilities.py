@@ -20,7 +20,7 @@ class Other(Source):
             setattr(self, name, getattr(dataset, name))
         for name in ("aligned", "aligned_sources", "span_columns"):
             setattr(self, name, getattr(dataset, name))
-        for name in ("column_index", "source_of", "check_not_empty"):
+        for name in ("column_index", "source_of", "check_not_empty", "draws"):
             setattr(self, name, getattr(dataset, name))
         self._length = len(dataset)
 

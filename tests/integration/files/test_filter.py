@@ -199,8 +199,8 @@ import pagefeed as pf
 from pagefeed.dataset import PageIndex
 PageIndex.row_lengths = None
 import pagefeed.selection.criteria
-from pagefeed.core._base import stored
-stored._COPIED = 0  # Small ones are copied.
+from pagefeed.caches import arrays
+arrays._COPIED = 0  # Small ones are copied.
 pagefeed.selection.criteria.scan = None
 dataset = pf.parquet({[str(file) for file in files]!r}, column="input_ids",
                      cache_dir={str(cache)!r})

@@ -124,7 +124,7 @@ def test_the_verb_prints_a_table(folder, capsys):
     assert main([*command, "--hidden", "8"]) == 0
     told = capsys.readouterr().out.splitlines()
     assert "parameters of an embedding" in told[0]
-    assert len(told) == 2 + 1 + 4
+    assert len(told) == 2 + 2 + 4  # The table stands apart, and has a heading.
     assert main([*command, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)["tokenizers"]
     assert {s["source"] for each in report for s in each["sources"]} == {"en", "hard"}

@@ -32,7 +32,7 @@ def ids(tok):
 @pytest.fixture
 def source(tmp_path, monkeypatch):
     """Lines of JSON, read in many blocks and written in many row groups."""
-    monkeypatch.setattr(json_lines.JsonLines, "most_bytes", 4096)
+    monkeypatch.setattr(json_lines, "BLOCK_BYTES", 4096)
     monkeypatch.setattr(shard, "GROUP_BYTES", 64 << 10)
     rows = zip(TEXTS, URLS, strict=True)
     lines = [json.dumps({"text": text, "url": url}) for text, url in rows]
