@@ -30,6 +30,7 @@ from pagefeed.core.sequences import (
 from pagefeed.documents import DocumentIndex
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.flat import FlatDataset, RecordColumn
+from pagefeed.selection import Selection
 
 LEAST_SEQUENCES, MOST_SEQUENCES = 1 << 17, 1 << 19
 """Sequences of a rank that are rehearsed. More are not, however far plans reach: then
@@ -175,7 +176,7 @@ def simulate(loader: Loader, cursor: Cursor) -> dict[str, Any]:
     columns = _beside(loader, found, is_counted, slices, num_bytes)
     all_slices, slice_bytes = slices.sum(axis=0).tolist()
     loads = int(is_counted.sum()) * scale
-    num_pages = sum(map(len, filter(_is_paged, found.sources)))
+    num_pages = _num_pages(found, run.datasets)
     return {
         "needed_bytes": _needed(loader, cursor, steps, found),
         "peak_bytes": found.peak_bytes,
@@ -204,6 +205,24 @@ def _stretch(cursor: Cursor, memory: int) -> range:
 def _is_paged(column: object) -> bool:
     """Whether a column has pages of a file; folders say the values of others."""
     return isinstance(column, PageIndex)
+
+
+def _num_pages(found: Rehearsal, datasets: Sequence[Dataset]) -> int:
+    """Return the pages of all columns that hold rows of the datasets."""
+    count, columns_each = 0, len(found.sources) // len(datasets)
+    for number, column in enumerate(found.sources):
+        spans = datasets[number // columns_each].spans
+        if not _is_paged(column):
+            continue
+        if not isinstance(spans, Selection):
+            count += len(column)
+            continue
+        first, end = spans.row_runs.T
+        begin, ends = column.pages_of_rows(first), column.pages_of_rows(end - 1) + 1
+        # Runs are in order: one may begin in the last page of the run before.
+        before = np.concatenate([[0], ends])[:-1]
+        count += int((ends - np.maximum(begin, before)).sum())
+    return count
 
 
 def _pages_read(

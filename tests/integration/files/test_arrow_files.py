@@ -1,7 +1,6 @@
 """Arrow files as they lie: every kind of list, other columns, and damage by name."""
 
 import os
-import sys
 import types
 from typing import Any
 
@@ -232,15 +231,3 @@ def test_rows_of_a_hub_dataset_are_those_of_its_files(tmp_path):
     ):
         with pytest.raises(UnsupportedError, match=what):
             pf.arrow(wrong, column="ids")
-
-
-def test_a_real_hub_dataset(tmp_path):
-    if "datasets" not in sys.modules:
-        datasets = pytest.importorskip("datasets")
-    made = datasets.Dataset.from_dict({"ids": ROWS, "n": [*range(90)]})
-    made.save_to_disk(str(tmp_path / "saved"), num_shards=3)
-    saved = datasets.load_from_disk(str(tmp_path / "saved"))
-    for given in (saved, tmp_path / "saved"):
-        assert [row["ids"] for row in pf.arrow(given, column="ids")] == ROWS
-    odd = pf.arrow(saved.filter(lambda row: row["n"] % 2), column="ids")
-    assert [row["ids"] for row in odd] == ROWS[1::2]

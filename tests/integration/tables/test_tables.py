@@ -419,13 +419,24 @@ def test_every_argument_that_is_misspelt_is_named(tmp_path, opened):
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
 @pytest.mark.parametrize(
-    "options", [{"storage_options": {"regio": "x"}}, {"storage_cache": "lots"}]
+    ("options", "said"),
+    [
+        ({"storage_options": {"regio": "x"}}, "remote storage, but all paths"),
+        (
+            {"storage_options": {"regio": "x"}, "storage_cache": "200GB"},
+            "options regio are for remote storage, but all paths",
+        ),
+        # Files of mounted folders are kept too.
+        ({"storage_cache": "lots"}, "storage_cache='lots' is not a size"),
+    ],
 )
-def test_settings_of_storage_are_refused_where_all_is_local(tmp_path, kind, options):
+def test_settings_of_storage_are_refused_where_all_is_local(
+    tmp_path, kind, options, said
+):
     rows = [rows_table(1, 9)]
     if kind == "delta":
         path = write_delta(tmp_path, rows)
     else:
         path = write_iceberg(tmp_path, rows)
-    with pytest.raises(InvalidArgumentError, match="remote storage, but all paths"):
+    with pytest.raises(InvalidArgumentError, match=said):
         getattr(pf, kind)(path, column="tokens", **options)
