@@ -4,7 +4,9 @@ import pytest
 
 import pagefeed as pf
 
-datasets = pytest.importorskip("datasets", reason="make test-trainers ARGS=transformers")
+datasets = pytest.importorskip(
+    "datasets", reason="make test-trainers ARGS=transformers"
+)
 
 ROWS = [[*range(n * 50, n * 50 + n * 7 % 23)] for n in range(90)]
 
