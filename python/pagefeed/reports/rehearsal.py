@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from pagefeed.core._base import Int64Array
 from pagefeed.core.batches import Iteration, feed_of_cut, steps_ahead
-from pagefeed.core.dataset import Dataset, FolderColumn, PageIndex
+from pagefeed.core.dataset import Dataset, FolderColumn, PageIndex, Spans
 from pagefeed.core.loader import Loader
 from pagefeed.core.run import Cursor
 from pagefeed.core.sequences import (
@@ -30,7 +30,6 @@ from pagefeed.core.sequences import (
 from pagefeed.documents import DocumentIndex
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.flat import FlatDataset, RecordColumn
-from pagefeed.selection import Selection
 
 LEAST_SEQUENCES, MOST_SEQUENCES = 1 << 17, 1 << 19
 """Sequences of a rank that are rehearsed. More are not, however far plans reach: then
@@ -209,20 +208,20 @@ def _is_paged(column: object) -> bool:
 
 def _num_pages(found: Rehearsal, datasets: Sequence[Dataset]) -> int:
     """Return the pages of all columns that hold rows of the datasets."""
-    count, columns_each = 0, len(found.sources) // len(datasets)
-    for number, column in enumerate(found.sources):
-        spans = datasets[number // columns_each].spans
-        if not _is_paged(column):
-            continue
-        if not isinstance(spans, Selection):
-            count += len(column)
-            continue
-        first, end = spans.row_runs.T
-        begin, ends = column.pages_of_rows(first), column.pages_of_rows(end - 1) + 1
-        # Runs are in order: one may begin in the last page of the run before.
-        before = np.concatenate([[0], ends])[:-1]
-        count += int((ends - np.maximum(begin, before)).sum())
-    return count
+    columns = np.array_split(np.arange(len(found.sources)), len(datasets))
+    both = zip(datasets, columns, strict=True)
+    sources = ((data.spans, found.sources[n]) for data, own in both for n in own)
+    return sum(_held(spans, c) for spans, c in sources if _is_paged(c))
+
+
+def _held(spans: Spans, column: PageIndex) -> int:
+    """Return the pages of a column that hold rows of spans."""
+    if type(spans) is Spans:
+        return len(column)
+    first, end = spans.row_runs.T
+    begin, ends = column.pages_of_rows(first), column.pages_of_rows(end - 1) + 1
+    # Runs are in order: one may begin in the last page of the run before.
+    return int((ends - np.maximum(begin, [0, *ends[:-1]])).sum())
 
 
 def _pages_read(
