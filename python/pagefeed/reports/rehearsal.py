@@ -163,8 +163,7 @@ def simulate(loader: Loader, cursor: Cursor) -> dict[str, Any]:
     first = 0 if is_whole else found.num_before
     counted = steps if is_whole else steps[_warm(steps) :]
     pieces = cursor.pieces(counted.start, len(counted))
-    numbers = [piece.numbers for piece in pieces if piece is not None]
-    rows = [own[own >= 0] for own in numbers]
+    rows = [p.numbers[p.numbers >= 0] for p in pieces if p is not None]
     sequences = np.concatenate([np.empty(0, dtype=np.int64), *rows])
     piece = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
     # A step of the route may be the share of a rank, or of all.
@@ -175,7 +174,11 @@ def simulate(loader: Loader, cursor: Cursor) -> dict[str, Any]:
     columns = _beside(loader, found, is_counted, slices, num_bytes)
     all_slices, slice_bytes = slices.sum(axis=0).tolist()
     loads = int(is_counted.sum()) * scale
-    num_pages = _num_pages(found, run.datasets)
+    each = len(found.sources) // len(run.datasets)
+    spans = [data.spans for data in run.datasets for _ in range(each)]
+    both = zip(spans, found.sources, strict=True)
+    # Columns of folders have values, and no pages.
+    num_pages = sum(_held(own, c) for own, c in both if isinstance(c, PageIndex))
     return {
         "needed_bytes": _needed(loader, cursor, steps, found),
         "peak_bytes": found.peak_bytes,
@@ -201,27 +204,13 @@ def _stretch(cursor: Cursor, memory: int) -> range:
     return range(first, first + count)
 
 
-def _is_paged(column: object) -> bool:
-    """Whether a column has pages of a file; folders say the values of others."""
-    return isinstance(column, PageIndex)
-
-
-def _num_pages(found: Rehearsal, datasets: Sequence[Dataset]) -> int:
-    """Return the pages of all columns that hold rows of the datasets."""
-    columns = np.array_split(np.arange(len(found.sources)), len(datasets))
-    both = zip(datasets, columns, strict=True)
-    sources = ((data.spans, found.sources[n]) for data, own in both for n in own)
-    return sum(_held(spans, c) for spans, c in sources if _is_paged(c))
-
-
 def _held(spans: Spans, column: PageIndex) -> int:
     """Return the pages of a column that hold rows of spans."""
     if type(spans) is Spans:
         return len(column)
-    first, end = spans.row_runs.T
-    begin, ends = column.pages_of_rows(first), column.pages_of_rows(end - 1) + 1
-    # Runs are in order: one may begin in the last page of the run before.
-    return int((ends - np.maximum(begin, [0, *ends[:-1]])).sum())
+    first, last = column.pages_of_rows(spans.row_runs - [0, 1]).T
+    # A run may begin in the last page of the run before.
+    return int((last - first + 1).sum() - (first[1:] == last[:-1]).sum())
 
 
 def _pages_read(
@@ -234,12 +223,12 @@ def _pages_read(
         bundle = np.repeat(np.arange(len(pages)), np.diff(bundles.slice_offsets))
         both = np.unique(np.stack([bundle, bundles.slice_page]), axis=1)
         pages, times = both[1], times[both[0]]
-    sizes = [len(c) if _is_paged(c) else 1 for c in found.sources]
+    sizes = [len(c) if isinstance(c, PageIndex) else 1 for c in found.sources]
     borders = np.cumsum([0, *sizes])
     source = np.searchsorted(borders, pages, side="right") - 1
     num_bytes = np.zeros(len(found.sources))
     for n, column in enumerate(found.sources):
-        if _is_paged(column) and (mine := source == n).any():
+        if isinstance(column, PageIndex) and (mine := source == n).any():
             stored = column.stored_bytes(pages[mine] - borders[n])
             num_bytes[n] = (stored * times[mine]).sum()
     return int(times.sum()), num_bytes
@@ -280,10 +269,8 @@ def _beside(
     pages = page_numbers(found.loaded)
     dataset = np.searchsorted(index.first_page, pages, side="right") - 1
     for member, data in enumerate(run.datasets):
-        beside, is_ours = (
-            _columns(data, shows_metadata=shows_metadata),
-            dataset == member,
-        )
+        beside = _columns(data, shows_metadata=shows_metadata)
+        is_ours = dataset == member
         loaded, counted = found.loaded[is_ours], is_counted[is_ours]
         # Columns of other kinds are read with the tokens.
         paged = {n: c for n, c in beside.items() if isinstance(c, PageIndex)}
