@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-BUDGETS = {"Python, all": 38_000, "Rust, all": 30_500, "pagefeed/core": 6_400}
+BUDGETS = {"Python, all": 39_900, "Rust, all": 30_900, "pagefeed/core": 6_400}
 """Lines of code that parts of the tree may have, with some room."""
 LAYOUT = {
     *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT),
