@@ -215,7 +215,7 @@ def test_arguments_are_checked(web, tmp_path, monkeypatch):
         loader_of(web, tmp_path, size="much")
     with pytest.raises(InvalidArgumentError, match="needs a folder"):
         pf.parquet(web.urls, column="a", storage_cache="1GB")
-    with pytest.raises(InvalidArgumentError, match="paths are local"):
+    with pytest.raises(InvalidArgumentError, match="needs a folder"):
         pf.parquet(web.folder, column="a", storage_cache="1GB")
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(InvalidArgumentError, match="cannot be made"):

@@ -43,6 +43,8 @@ COMMANDS = {
     "report": "{data} RUN --output {made}/report.html",
     "trace": "{data} TEXT --step 1 --tokenizer {tokenizer}",
     "verify": "{data} RUN",
+    "export": "{data} RUN --output {made}/exported",
+    "stage": "{data} RUN --output {here}/staged",
 }
 """A command of each verb that takes settings of remote storage."""
 

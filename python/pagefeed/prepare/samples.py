@@ -8,7 +8,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pagefeed.core._base import Work, require
-from pagefeed.core.storage import MANIFEST, UNFINISHED, Paths, Storage, plain_paths
+from pagefeed.core.storage import (
+    MANIFEST,
+    UNFINISHED,
+    Paths,
+    Storage,
+    is_url,
+    plain_paths,
+)
 from pagefeed.errors import CorruptFileError, InvalidArgumentError, MissingFileError
 from pagefeed.parsing import check_small
 from pagefeed.prepare.jobs import (
@@ -36,7 +43,7 @@ Row = dict[str, Any]
 
 def are_samples(paths: Sequence[str]) -> bool:
     """Return whether paths are tars, or files or folders of images."""
-    return _kind(paths) is not None
+    return not any(map(is_url, paths)) and _kind(paths) is not None
 
 
 def _kind(paths: Sequence[str]) -> str | None:

@@ -293,7 +293,7 @@ import gc
 from made.numbered import numbered_loader
 from models.tasks import ends, tasks
 before = tasks()
-loader = numbered_loader({str(folder)!r}, num_threads=3)
+loader = numbered_loader({str(folder)!r}, num_threads=3, warn_after=None)
 iterator = iter(loader)
 batch = next(iterator)
 started = tasks() - before

@@ -95,7 +95,7 @@ def test_ranges_are_unpacked_as_they_were_packed(begin, lengths, unit):
     assert unpacked_ranges(json.loads(json.dumps(packed_ranges(ranges)))) == ranges
 
 
-@settings(max_examples=scaled(30))
+@settings(max_examples=scaled(9))
 @given(seed=st.integers(0, 1000), apart=st.integers(2, 200))
 def test_a_state_of_a_long_run_that_skips_as_much_as_it_may_is_small(
     folder, seed, apart
