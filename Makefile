@@ -162,7 +162,7 @@ quick: $(HAVE_DEV) $(if $(wildcard python/pagefeed/_core.*so),,$(HAVE_CORE))  ##
 # With --target, only what is tested is instrumented, not what builds it.
 .PHONY: asan
 asan:  ## Rust tests of the core under the address sanitizer
-	CARGO_INCREMENTAL=0 RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=target/asan \
+	ASAN_OPTIONS=allocator_may_return_null=1 CARGO_INCREMENTAL=0 RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=target/asan \
 		cargo test --quiet --locked --package pagefeed-core --lib --tests \
 		--target "$$(rustc --version --verbose | sed -n 's/^host: //p')" $(ARGS)
 

@@ -1,4 +1,4 @@
-"""Tokenizing on a Ray cluster of two nodes: the same files, also when one dies."""
+"""Files written on a Ray cluster of two nodes: the same, also when one dies."""
 
 import json
 import os
@@ -74,6 +74,29 @@ def test_a_node_that_dies_in_the_middle_loses_nothing(cluster, source, tmp_path)
     there = tokenize(source, tmp_path / "ray", "ray")
     killer.join()
     assert died[0] < len(here.files)
+    assert contents(there.folder) == contents(here.folder)
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("to", ["npy", "parquet"])
+def test_two_nodes_export_the_same_files(source, tmp_path, to):
+    tokens = tokenize(source, tmp_path / "tokens", "local")
+
+    def export(engine):
+        loader = pf.Loader(
+            pf.parquet(tokens.folder, column="input_ids"),
+            sequences=pf.Packed(64),
+            batch_size=4,
+            seed=1,
+            epochs=1,
+            rank=0,
+            world_size=1,
+        )
+        output = tmp_path / engine
+        return pf.export(loader, output, to=to, shard_size="8KiB", engine=engine)
+
+    here, there = export("local"), export("ray")
+    assert len(here.files) > 4
     assert contents(there.folder) == contents(here.folder)
 
 

@@ -41,9 +41,12 @@ MOST_SLICES = 48
 GAP, TOKENS_AT_ONCE = 4096, 1 << 18
 """Parts are read together if at most this many bytes are between them, for groups of
 this many tokens of a batch."""
-GROWTH, MOST_TRIES = 1.2, 12
-"""Memory is made larger by this factor, so often at most, until no page is read twice.
-"""
+GROWTH, MOST_TRIES, HALVINGS = 1.5, 8, 3
+"""Memory is made larger by this factor, so often at most, until no page is read twice;
+then the gap to what is too little is halved so often."""
+SPARE_SHARE = 8
+"""One part in this many comes on top: pages of a run are larger or smaller than those
+of which a rehearsal knows the sizes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,18 +136,29 @@ def _resident(uses: npt.NDArray[Any], sizes: Int64Array) -> int:
 
 
 def _needed(loader: Loader, cursor: Cursor, steps: range, found: Rehearsal) -> int:
-    """Return the memory with which no page is read twice: tried, and so enough."""
-    memory = found.resident_bytes + (found.resident_bytes >> 3)
-    for _ in range(MOST_TRIES):
+    """Return the memory with which no page is read twice, and some for other sizes."""
+
+    def is_enough(memory: int) -> bool:
         if memory >= loader.memory and not found.num_reloaded:
-            return loader.memory
+            return True
         try:
-            if not rehearse(loader, cursor, steps, memory).num_reloaded:
-                break
+            return not rehearse(loader, cursor, steps, memory).num_reloaded
         except InvalidArgumentError:  # It does not hold a batch.
-            memory = max(memory, 1 << 20)
-        memory = int(GROWTH * memory)
-    return memory
+            return False
+
+    too_little, memory = found.resident_bytes, int(GROWTH * found.resident_bytes)
+    for _ in range(MOST_TRIES):
+        if is_enough(memory):
+            break
+        too_little, memory = memory, max(int(GROWTH * memory), 1 << 18)
+    for _ in range(HALVINGS):
+        between = (too_little + memory) // 2
+        if is_enough(between):
+            memory = between
+        else:
+            too_little = between
+    memory += memory // SPARE_SHARE
+    return memory if found.num_reloaded else min(memory, loader.memory)
 
 
 def simulate(loader: Loader, cursor: Cursor) -> dict[str, Any]:

@@ -192,3 +192,28 @@ def test_memory_that_suffices_is_not_told_of(large_file):
         warnings.simplefilter("error")
         take(large_file, 400, "256MiB", pf.Shuffle(window="64MiB"))
         take(large_file, 400, MEMORY, "row")  # a read for every row is what it means
+
+
+@pytest.mark.parametrize(("memory", "batch_size"), [(16, 1), (24, 4), (32, 4), (64, 8)])
+def test_the_counter_has_the_values_of_rows_that_are_there(
+    tmp_path, memory, batch_size
+):
+    """A batch that is being made has few of its values; they are counted as they come."""
+    size, path = 1 << 20, tmp_path / "large.parquet"
+    schema = pa.schema([("id", pa.int64()), ("blob", pa.binary())])
+    with pq.ParquetWriter(path, schema, compression="none") as out:
+        for number in range(40):
+            row = {"id": [number], "blob": [bytes([number]) * size]}
+            out.write_table(pa.table(row, schema))
+    loader = pf.Loader(
+        pf.parquet(path, column="id"),
+        sequences=pf.Documents(columns=["blob"]),
+        batch_size=batch_size,
+        memory=f"{memory}MiB",
+        num_threads=2,
+        epochs=1,
+    )
+    for _ in loader:
+        pass
+    peak = loader.stats()["peak_bytes"]
+    assert 2 * batch_size * size < peak <= memory << 20

@@ -1,6 +1,7 @@
 //! One byte budget over pages and batches.
 
 use super::EngineConfig;
+use super::assembly::buffer::Buffer;
 
 /// Bytes of batches that may wait for the consumer. They keep workers busy while the
 /// next stretch of the order is planned. The youngest are reused first, so that a fast
@@ -37,10 +38,8 @@ pub(super) struct Budget {
     pub kept: usize,
     /// Batches' memory that exists, wherever it is.
     pub num_buffers: usize,
-    /// Those of them that no batch is in: they hold no values of rows.
-    pub num_empty: usize,
-    /// Bytes of an empty one.
-    pub empty_bytes: usize,
+    /// Its bytes, with those of the columns in it.
+    pub batches: usize,
     /// Bytes the source keeps.
     pub source: usize,
     /// Bytes of plans, and of the table of the pages in them.
@@ -67,7 +66,6 @@ impl Budget {
     /// it.
     pub fn resize(&mut self, config: &EngineConfig) {
         self.batch_bytes = config.batch_bytes();
-        self.empty_bytes = config.sections().num_bytes();
         let fewest = self.batch_bytes.saturating_mul(config.num_threads + 4);
         let wanted = fewest.max(READY_BYTES.min(config.budget / 8));
         self.set_aside = wanted.min(config.budget / 2).max(self.batch_bytes);
@@ -136,11 +134,21 @@ impl Budget {
         self.kept > 0 && self.held + self.loading + self.kept > self.for_pages()
     }
 
+    /// Counts what a batch's memory takes now.
+    pub fn count_batch(&mut self, buffer: &mut Buffer, bytes: usize) {
+        self.batches = self.batches + bytes - buffer.counted_bytes;
+        buffer.counted_bytes = bytes;
+    }
+
+    /// Counts memory of batches no more that is about to be dropped.
+    pub fn drop_batches(&mut self, buffers: &[Buffer]) {
+        self.num_buffers -= buffers.len();
+        self.batches -= buffers.iter().map(|each| each.counted_bytes).sum::<usize>();
+    }
+
     /// Call after every change.
     pub fn note_peak(&mut self) {
-        let num_filled = self.num_buffers.saturating_sub(self.num_empty);
-        let buffers = num_filled * self.batch_bytes + self.num_empty * self.empty_bytes;
-        let total = self.held + self.loading + self.kept + self.beside() + buffers;
+        let total = self.held + self.loading + self.kept + self.beside() + self.batches;
         self.peak = self.peak.max(total);
     }
 }

@@ -119,6 +119,8 @@ pub(super) struct GatherJob {
     pub is_last: bool,
     /// Reads for the batch besides pages.
     pub reads: SliceReads,
+    /// Bytes of the batch by the settings, where nothing is written to it.
+    pub thought_bytes: usize,
     /// Bytes that the worker kept for that before, and after.
     pub scratch_before: usize,
     pub scratch_after: usize,

@@ -98,6 +98,7 @@ pub(super) fn rehearse(
                         let bytes = page.as_ref()?.num_bytes();
                         Some((job.plan.pages[number as usize].page, bytes))
                     }));
+                job.thought_bytes = job.plan.config.batch_bytes();
                 let result = job.allocate();
                 state.end_gather(job, result);
             }

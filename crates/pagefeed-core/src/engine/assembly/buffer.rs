@@ -5,7 +5,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::{Array, ArrayRef, RecordBatch};
 use memmap2::{MmapMut, MmapOptions};
 
 use super::collect::RowCollector;
@@ -51,6 +51,8 @@ pub struct Buffer {
     pub(in crate::engine) row_lengths: Vec<usize>,
     /// Metadata of the documents; one table once the batch is finished.
     pub(in crate::engine) metadata: Vec<RecordBatch>,
+    /// Bytes that the budget counts for it.
+    pub(in crate::engine) counted_bytes: usize,
 }
 
 // SAFETY: a buffer is the only one to use its part of the mapping.
@@ -91,6 +93,7 @@ impl Buffer {
             columns: Vec::new(),
             row_lengths: Vec::new(),
             metadata: Vec::new(),
+            counted_bytes: 0,
         });
         Ok(buffers.collect())
     }
@@ -118,6 +121,19 @@ impl Buffer {
         }
         self.sections = Arc::new(sections);
         Ok(())
+    }
+
+    /// Bytes of its memory, and of the columns and the metadata in it.
+    pub fn held_bytes(&self) -> usize {
+        let cells = self.cells.iter().map(RowCollector::num_bytes);
+        let tables = self.metadata.iter().map(RecordBatch::get_array_memory_size);
+        self.capacity + self.column_bytes() + cells.chain(tables).sum::<usize>()
+    }
+
+    /// Bytes of the columns.
+    pub fn column_bytes(&self) -> usize {
+        let columns = self.columns.iter();
+        columns.map(|each| each.get_array_memory_size()).sum()
     }
 
     /// Bytes that it was made for.

@@ -95,6 +95,12 @@ impl RowCollector {
         Ok(())
     }
 
+    /// Bytes of the rows that were added.
+    pub fn num_bytes(&self) -> usize {
+        let rows = self.picked.iter().map(|(rows, _)| rows);
+        rows.map(|each| each.get_array_memory_size()).sum()
+    }
+
     /// Rows up to the last one that was added.
     pub fn num_rows(&self) -> usize {
         let destinations = self

@@ -51,16 +51,12 @@ impl State {
             begun => begun,
         };
         let memory = match buffer {
-            Some(buffer) => {
-                self.budget.num_empty -= usize::from(is_new && is_usual);
-                BatchMemory::Ready(buffer)
-            }
+            Some(buffer) => BatchMemory::Ready(buffer),
             None => {
                 let best = Buffer::num_at_once(self.config.sections().num_bytes());
                 let most = if is_usual { best } else { 1 };
                 let count = self.budget.buffers_at_once(most);
                 self.budget.num_buffers += count;
-                self.budget.num_empty += count - 1;
                 BatchMemory::Wanted(count)
             }
         };
@@ -77,6 +73,7 @@ impl State {
             is_new,
             is_last,
             reads: SliceReads::default(),
+            thought_bytes: 0,
             scratch_before: 0,
             scratch_after: 0,
         })
@@ -88,11 +85,17 @@ impl State {
         job.pages.clear();
         if let BatchMemory::Wanted(count) = job.memory {
             self.budget.num_buffers -= count; // They could not be allocated.
-            self.budget.num_empty -= count - 1;
         }
         for buffer in std::mem::take(&mut job.spare_buffers) {
-            self.budget.num_empty -= 1;
             self.take_back(buffer);
+        }
+        if let BatchMemory::Ready(buffer) = &mut job.memory {
+            let bytes = buffer.held_bytes().max(job.thought_bytes);
+            // Columns and the cells of which they were made took memory at one time.
+            self.budget
+                .count_batch(buffer, bytes + buffer.column_bytes());
+            self.budget.note_peak();
+            self.budget.count_batch(buffer, bytes);
         }
         self.budget.scratch += job.scratch_after;
         self.budget.scratch -= job.scratch_before;

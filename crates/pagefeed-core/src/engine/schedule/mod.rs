@@ -175,8 +175,7 @@ impl State {
         self.config = Arc::clone(config);
         self.budget.resize(config);
         self.lead.resize(self.budget.batches_ahead());
-        self.budget.num_buffers -= self.spare_buffers.len();
-        self.budget.num_empty -= self.spare_buffers.len();
+        self.budget.drop_batches(&self.spare_buffers);
         self.garbage.buffers.append(&mut self.spare_buffers);
     }
 
@@ -304,15 +303,16 @@ impl State {
     }
 
     /// Stores the memory of a batch for reuse.
-    pub fn take_back(&mut self, buffer: Buffer) {
+    pub fn take_back(&mut self, mut buffer: Buffer) {
         let is_kept = self.budget.num_buffers <= self.budget.max_buffers() || !buffer.is_alone();
         let num_bytes = self.config.sections().num_bytes();
         let is_kept = is_kept && buffer.first_bytes() == num_bytes && !buffer.is_outsized();
         if is_kept && !self.is_stopping {
-            self.budget.num_empty += 1;
+            let bytes = buffer.held_bytes();
+            self.budget.count_batch(&mut buffer, bytes);
             self.spare_buffers.push(buffer);
         } else {
-            self.budget.num_buffers -= 1;
+            self.budget.drop_batches(std::slice::from_ref(&buffer));
             self.garbage.buffers.push(buffer);
         }
     }
@@ -340,8 +340,7 @@ impl State {
     /// Gives up all memory that is kept for reuse.
     pub fn release(&mut self) {
         self.clear(false);
-        self.budget.num_buffers -= self.spare_buffers.len();
-        self.budget.num_empty -= self.spare_buffers.len();
+        self.budget.drop_batches(&self.spare_buffers);
         self.garbage.buffers.append(&mut self.spare_buffers);
         self.garbage.is_trim_due = true;
     }

@@ -185,6 +185,18 @@ impl State {
                 self.budget.num_buffers
             ));
         }
+        let in_batches = self
+            .batches
+            .iter()
+            .filter_map(|batch| batch.buffer.as_ref());
+        let here = self.spare_buffers.iter().chain(in_batches);
+        let bytes: usize = here.map(|buffer| buffer.counted_bytes).sum();
+        if outside == Some(0) && self.budget.batches != bytes {
+            return Err(format!(
+                "batches are counted with {} bytes, and have {bytes}",
+                self.budget.batches
+            ));
+        }
         Ok(())
     }
 
