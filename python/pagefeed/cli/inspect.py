@@ -1,4 +1,4 @@
-"""Inspect a dataset before training: how it is stored, and what it will cost.
+"""Inspect a dataset before training: how it is stored, and how long documents are.
 
 For large datasets, it reads an even sample of footers and pages; --whole reads the
 lengths of all documents, and compares files with the digests in _manifest.json. Exits
@@ -7,7 +7,7 @@ with 0, or with 1 if something cannot be read: it is reported, and the rest insp
 For example:
   pagefeed inspect train.py:make_loader
   pagefeed inspect corpus/ --column input_ids
-  pagefeed inspect corpus/ --column input_ids --length 4096 --packed --json
+  pagefeed inspect corpus/ --column input_ids --whole --json
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from pagefeed.cli.common import (
     RUN,
     arg,
     is_code,
-    make_sequences,
     open_paths,
     open_run,
     tell,
@@ -42,13 +41,9 @@ def run(options: argparse.Namespace) -> int:
             told = "Name the column of tokens or texts, with --column:"
             return tell(options, {"columns": types}, [told, table])
     made, damage = open_run(options, sound=True)
-    cut = make_sequences(options) if options.length else None
-    data: Any = made
-    memory = options.memory
-    if isinstance(made, AnyLoader):
-        data, cut, memory = made.dataset, made.sequences, made.memory
+    data: Any = made.dataset if isinstance(made, AnyLoader) else made
     inspections = {
-        name: inspect(dataset, sequences=cut, memory=memory, whole=options.whole)
+        name: inspect(dataset, whole=options.whole)
         for name, dataset in data.parts.items()
     }
     for facts in inspections.values():

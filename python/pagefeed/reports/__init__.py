@@ -16,7 +16,6 @@ from pagefeed.reports.inspection import (
     FileFacts,
     Inspection,
     PageSizes,
-    ShuffleCost,
     inspect,
     small_files_of,
 )
@@ -57,7 +56,6 @@ __all__ = [
     "Leg",
     "PageSizes",
     "Part",
-    "ShuffleCost",
     "Smoke",
     "StageForecast",
     "StepCosts",

@@ -77,26 +77,7 @@ def parts_of_inspection(inspection: Any) -> Iterator[Part]:
         yield Table("", ("column", "type", "codec", "stored", "decoded"), rows, 3)
     if inspection.lengths is not None:
         yield _table_of_lengths(inspection.lengths)
-    if inspection.costs:
-        header = (
-            "an epoch with shuffle",
-            "reads",
-            "bytes",
-            "CPU",
-            "memory",
-            "same file",
-        )
-        costs = [
-            (
-                *(cost.shuffle, cost.reads, format_bytes(cost.bytes_read)),
-                *(f"{cost.cpu_seconds:.1f} s", format_bytes(cost.needed_bytes)),
-                f"{cost.same_file_pairs:.2f}x",
-            )
-            for cost in inspection.costs
-        ]
-        yield Table("", header, costs)
-        yield "(same file: pairs of a batch from one file, against a random order)"
-        yield ""
+    yield ""
     yield from (f"- {advice}" for advice in inspection.advice)
 
 

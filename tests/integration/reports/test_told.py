@@ -22,7 +22,7 @@ def loader(tmp_path):
 REPORTS: dict[str, Any] = {
     "plan": pf.forecast,
     "verify": pf.verify,
-    "inspect": lambda loader: pf.inspect(loader.dataset, sequences=loader.sequences),
+    "inspect": lambda loader: pf.inspect(loader.dataset),
     "smoke": lambda loader: pf.smoke(loader, steps=2),
 }
 

@@ -30,12 +30,10 @@ def test_sequences_refuse_texts(texts, sequences):
 
 
 @pytest.mark.parametrize("sequences", [pf.Windows(8), pf.Packed(8)], ids=repr)
-def test_views_and_costs_refuse_texts(texts, sequences):
+def test_views_refuse_texts(texts, sequences):
     dataset = pf.parquet(texts, column="text")
     with pytest.raises(PagefeedError, match=r"\.tokenize\("):
         pf.SequenceView(dataset, sequences)
-    with pytest.raises(PagefeedError, match=r"\.tokenize\("):
-        pf.inspect(dataset, sequences=sequences)
 
 
 @pytest.mark.parametrize("verb", ["plan", "verify", "report"])

@@ -1,6 +1,5 @@
-"""Inspect a dataset before training: how it is stored, and what it will cost."""
+"""Inspect a dataset before training: how it is stored."""
 
-from pagefeed.reports.inspection.costs import ShuffleCost
 from pagefeed.reports.inspection.footers import (
     NO_CHECKSUMS,
     ColumnFacts,
@@ -18,7 +17,6 @@ __all__ = [
     "FileFacts",
     "Inspection",
     "PageSizes",
-    "ShuffleCost",
     "checksum_share",
     "inspect",
     "measure_lengths",

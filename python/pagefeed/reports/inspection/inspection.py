@@ -8,12 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from pagefeed.core._base import Int64Array
-from pagefeed.core.dataset import Dataset, check_dataset, refuse_texts
-from pagefeed.core.sequences import Cut, Windows
-from pagefeed.documents import Documents
+from pagefeed.core.dataset import Dataset, check_dataset
 from pagefeed.errors import MissingDependencyError
 from pagefeed.parquet_files import ParquetDataset, changed_files
-from pagefeed.reports.inspection.costs import ShuffleCost, shuffle_costs
 from pagefeed.reports.inspection.footers import (
     NO_CHECKSUMS,
     FileFacts,
@@ -29,7 +26,6 @@ from pagefeed.reports.telling import Part, Told
 
 MOST_PAGES = 4096
 LARGE_PAGE = 8 << 20
-NOTABLE_READS = 1.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +42,7 @@ class PageSizes:
 
 @dataclass(frozen=True, kw_only=True)
 class Inspection(Told):
-    """Facts about a dataset: how it is stored, and what training on it costs."""
+    """Facts about a dataset: how it is stored."""
 
     column: str
     """The column that would be fed."""
@@ -70,8 +66,6 @@ class Inspection(Told):
     """Facts from the footers; None without pyarrow, or if files are not Parquet."""
     lengths: DocumentLengths | None
     """Lengths of documents; None if the column holds neither tokens nor texts."""
-    costs: list[ShuffleCost]
-    """Cost of an epoch with each shuffle; empty if the column holds no tokens."""
     advice: list[str]
     """Advice, in sentences."""
     damage: list[Damage]
@@ -87,13 +81,7 @@ class Inspection(Told):
         return parts_of_inspection(self)
 
 
-def inspect(
-    dataset: Dataset,
-    *,
-    sequences: Cut | None = None,
-    memory: int | str = "1GiB",
-    whole: bool = False,
-) -> Inspection:
+def inspect(dataset: Dataset, *, whole: bool = False) -> Inspection:
     """Look at a dataset before training on it.
 
     For large datasets, it reads an even sample of footers and pages. ``damage`` lists
@@ -101,14 +89,10 @@ def inspect(
 
     Args:
         dataset: What :func:`pagefeed.parquet` returned.
-        sequences: How training cuts it, to estimate costs; ``Windows(2048)`` by
-            default.
-        memory: Bytes that a loader has, for the same estimate.
         whole: Read the lengths of all documents, however many there are, and compare
             all bytes with the digests in ``_manifest.json``, where jobs left one.
 
     Raises:
-        UnsupportedError: If sequences are given and the column holds texts.
         PagefeedError: If the dataset cannot be indexed.
 
     Example:
@@ -118,8 +102,6 @@ def inspect(
     """
     check_dataset(dataset, "dataset")
     index, has_tokens = dataset.index, dataset.index.value_bytes > 0
-    if sequences is not None and not isinstance(sequences, Documents):
-        refuse_texts(index, repr(sequences))
     lengths, damage = measure_lengths(dataset, whole=whole)
     if whole:
         damage += map(damage_of, changed_files(index.storage, index.files))
@@ -127,11 +109,6 @@ def inspect(
     where = [index.locate(page) for page in sample.tolist()]
     sizes = np.array([page.compressed_size for page in where], dtype=np.int64)
     storage = _storage(dataset)
-    costs: list[ShuffleCost] = []
-    if lengths is not None and lengths.unit == "tokens" and dataset.spans.num_values:
-        eos = None if dataset.tokenizer is None else dataset.tokenizer.eos
-        cut = sequences or Windows(2048, eos=eos)
-        costs = shuffle_costs(dataset, cut, memory=memory, damage=damage)
     table = index.recipe.table
     inspection = Inspection(
         column=dataset.column,
@@ -145,7 +122,6 @@ def inspect(
         checksum_share=checksum_share(index),
         storage=storage,
         lengths=lengths,
-        costs=costs,
         advice=[],
         damage=_distinct(damage),
         snapshot=(table and table.snapshot) or None,
@@ -210,14 +186,6 @@ def _advice(inspection: Inspection) -> list[str]:
         advice.append(
             "pages are large: a shuffle holds many at once; smaller ones "
             "(data_page_size=65536 to 1048576) mix better in the same memory"
-        )
-    by_name = {cost.shuffle: cost for cost in inspection.costs}
-    page = by_name.get("page")
-    if page is not None and page.reads > NOTABLE_READS * max(1, inspection.pages):
-        times = page.reads / inspection.pages
-        advice.append(
-            f"with this memory pages are read {times:.1f} times an epoch: give more "
-            "memory, or a smaller window"
         )
     if inspection.checksum_share is not None and inspection.checksum_share < 1:
         advice.append(NO_CHECKSUMS.format(1 - inspection.checksum_share))

@@ -1,10 +1,10 @@
-"""Charts as SVG: bars, lines and stacked shares, for the screen and for paper."""
+"""Charts of lines as SVG, for the screen and for paper."""
 
 from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 WIDTH, HEIGHT = 720, 260
 LEFT, RIGHT, TOP, BOTTOM = 78, 12, 14, 54
@@ -19,30 +19,6 @@ COLOURS = (
 """Colours that differ in lightness too, for print without colour."""
 
 
-def bars(
-    labels: Sequence[str], values: Sequence[float], *, title: str, unit: str
-) -> str:
-    """Return an SVG bar chart with a label below each bar.
-
-    Example:
-        >>> bars(["a", "b"], [1, 3], title="t", unit="rows").count("<rect")
-        2
-    """
-    most = max([*values, 1e-9])
-    step = INNER_WIDTH / max(1, len(values))
-    shapes = [_axis(most)]
-    longest = max([*map(len, labels), 1]) + 1
-    every = math.ceil(CHARACTER * longest / step)  # Labels that do not overlap.
-    for index, (label, value) in enumerate(zip(labels, values, strict=True)):
-        left, top = LEFT + index * step, _y(value, most)
-        box = f'x="{left + 0.1 * step:.1f}" y="{top:.1f}" width="{0.8 * step:.1f}"'
-        box += f' height="{_y(0, most) - top:.1f}" fill="{COLOURS[0]}"'
-        shapes.append(_shape("rect", f"{label}: {value:,.0f}", box))
-        if index % every == 0:
-            shapes.append(_below(left + step / 2, label))
-    return _svg(shapes, title, unit)
-
-
 def lines(
     steps: Sequence[float],
     series: Mapping[str, Sequence[float]],
@@ -55,74 +31,32 @@ def lines(
 
     Args:
         steps: Where the values are, rising.
-        series: Values by name, as many as steps; NaN leaves a gap.
+        series: Values by name, as many as steps.
         title: What it shows.
         unit: What the values are.
         most: End of the axis; by default the greatest value.
     """
-    numbers = [v for values in series.values() for v in values if not math.isnan(v)]
+    numbers = [value for values in series.values() for value in values]
     greatest = most or max(numbers, default=1.0) or 1.0
     shapes = [_axis(greatest), _step_axis(steps)]
     for index, (name, values) in enumerate(series.items()):
-        line = _points(steps, zip(steps, values, strict=True), greatest)
-        line += f' fill="none" stroke-width="2.2" stroke="{_colour(index)}"'
-        shapes.append(_shape("polyline", name, line))
-    return _svg(shapes, title, unit) + _legend(list(series))
-
-
-def stacked(
-    steps: Sequence[float], shares: Mapping[str, Sequence[float]], *, title: str
-) -> str:
-    """Return an SVG chart of stacked shares over steps.
-
-    Args:
-        steps: Where the values are, rising.
-        shares: Values in 0..1 by name, as many as steps.
-        title: What it shows.
-    """
-    shapes = [_step_axis(steps)]
-    below = [0.0] * len(steps)
-    for index, (name, values) in enumerate(shares.items()):
-        above = [low + value for low, value in zip(below, values, strict=True)]
-        outline = [*zip(steps, above, strict=True)]
-        outline += reversed([*zip(steps, below, strict=True)])
-        area = f'{_points(steps, outline, 1)} fill="{_colour(index)}"'
-        shapes.append(_shape("polygon", name, area))
-        below = above
-    return _svg([*shapes, _axis(1)], title, "share") + _legend(list(shares))
-
-
-def _points(
-    steps: Sequence[float], points: Iterable[tuple[float, float]], most: float
-) -> str:
-    """Return the corners of a shape, without values that are NaN."""
-    corners = (
-        f"{_x(step, steps):.1f},{_y(value, most):.1f}"
-        for step, value in points
-        if not math.isnan(value)
+        both = zip(steps, values, strict=True)
+        corners = (f"{_x(step, steps):.1f},{_y(y, greatest):.1f}" for step, y in both)
+        shapes.append(
+            f'<polyline class="series" points="{" ".join(corners)}" fill="none" '
+            f'stroke-width="2.2" stroke="{_colour(index)}">'
+            f"<title>{html.escape(name)}</title></polyline>"
+        )
+    items = "".join(
+        f'<li><span style="background:{_colour(index)}"></span>{html.escape(name)}</li>'
+        for index, name in enumerate(series)
     )
-    return f'points="{" ".join(corners)}"'
-
-
-def _shape(tag: str, name: str, attributes: str) -> str:
-    title = f"<title>{html.escape(name)}</title>"
-    return f'<{tag} class="series" {attributes}>{title}</{tag}>'
-
-
-def _svg(shapes: Sequence[str], title: str, unit: str) -> str:
     return (
         f'<p class="note">{html.escape(unit)}</p>'
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         f'aria-label="{html.escape(title)}">{"".join(shapes)}</svg>'
+        f'<ul class="legend">{items}</ul>'
     )
-
-
-def _legend(names: Sequence[str]) -> str:
-    items = "".join(
-        f'<li><span style="background:{_colour(index)}"></span>{html.escape(name)}</li>'
-        for index, name in enumerate(names)
-    )
-    return f'<ul class="legend">{items}</ul>'
 
 
 def _axis(most: float) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 STYLE = """
 :root { color-scheme: light; --page: #fff; --ink: #1a202c; --faint: #4a5568;
-  --line: #cbd5e0; --strong: #a0aec0; --bad: #9b2c2c; }
+  --line: #cbd5e0; --strong: #a0aec0; --bad: #9b2c2c; --bar: #2b6cb0; }
 @media screen and (prefers-color-scheme: dark) {
   :root { color-scheme: dark; --page: #14181f; --ink: #e6e9ee; --faint: #a3adba;
-    --line: #38424f; --strong: #64707f; --bad: #f2908f; }
+    --line: #38424f; --strong: #64707f; --bad: #f2908f; --bar: #5b93cf; }
   svg .series { filter: brightness(1.25); }
 }
 * { box-sizing: border-box; }
@@ -30,8 +30,9 @@ thead th { border-bottom: 2px solid var(--strong); vertical-align: bottom; }
 svg { width: 100%; height: auto; display: block; }
 svg text { font: 12px system-ui, sans-serif; fill: var(--ink); }
 svg line { stroke: var(--line); stroke-width: 0.7; }
-svg polygon { stroke: var(--page); stroke-width: 0.5; }
-svg .series, ul.legend span { print-color-adjust: exact;
+td:has(.bar) { width: 60%; }
+.bar { display: block; height: 0.9em; background: var(--bar); }
+svg .series, ul.legend span, .bar { print-color-adjust: exact;
   -webkit-print-color-adjust: exact; }
 img.map { width: 100%; height: 240px; image-rendering: pixelated; display: block;
   border: 1px solid var(--strong); }
@@ -87,7 +88,19 @@ def table(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     return f'<div class="scroll"><table>{head}{"".join(lines)}</table></div>'
 
 
+def bars(header: Iterable[str], rows: Sequence[tuple[str, int]]) -> str:
+    """Return a table of names and numbers, with a bar as long as each number."""
+    most = max([1, *(number for _, number in rows)])
+    return table((*header, ""), [(name, n, _Bar(n / most)) for name, n in rows])
+
+
+class _Bar(float):
+    """Share of a cell's width that is filled."""
+
+
 def _cell(value: object) -> str:
+    if isinstance(value, _Bar):
+        return f'<i class="bar" style="width:{100 * value:.1f}%"></i>'
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     if isinstance(value, list | tuple):

@@ -20,8 +20,8 @@ from pagefeed.core.sequences import Packed, SequenceIndex
 from pagefeed.errors import shown_path
 from pagefeed.reports.forecasts import Forecast, forecast
 from pagefeed.reports.inspection import Inspection, inspect
-from pagefeed.reports.page.charts import bars, lines, stacked
-from pagefeed.reports.page.layout import page_of, section, table
+from pagefeed.reports.page.charts import lines
+from pagefeed.reports.page.layout import bars, page_of, section, table
 from pagefeed.reports.page.order import order_counts
 from pagefeed.reports.page.verdict import verdict
 from pagefeed.reports.sampling import evenly, plan_digest
@@ -105,10 +105,7 @@ def report(
     """
     dataset, plan = loader.dataset, forecast(loader)
     datasets = dataset.parts
-    inspections = {
-        name: inspect(data, sequences=loader.sequences, memory=loader.memory)
-        for name, data in datasets.items()
-    }
+    inspections = {name: inspect(data) for name, data in datasets.items()}
     names = [name or _location(data) for name, data in datasets.items()]
     shown = inspections.items()
     all_damage = [*damage, *(defect for _, facts in shown for defect in facts.damage)]
@@ -171,14 +168,13 @@ def _lengths(name: str, inspection: Inspection) -> str:
     lengths = inspection.lengths
     if lengths is None:
         return ""
-    labels = [f"{least:,}+" for least, *_ in lengths.histogram]
-    counts = [float(rows) for _, _, rows, _ in lengths.histogram]
+    counts = [(f"{least:,}+", rows) for least, _, rows, _ in lengths.histogram]
     quantiles = [f"{float(share):.0%}" for share in lengths.quantiles]
     of = "a sample of " * lengths.is_sample + f"{lengths.rows_read:,} documents"
     note = f'<p class="note">{lengths.unit} of {of}, mean {lengths.mean:,.0f}</p>'
     return section(
         _titled("Lengths of documents", name),
-        bars(labels, counts, title="documents by length", unit="documents"),
+        bars((lengths.unit, "documents"), counts),
         note,
         table(quantiles, [list(lengths.quantiles.values())]),
     )
@@ -202,10 +198,10 @@ def _mixture(loader: Loader, plan: Forecast) -> str:
     tables = mixture_tables(plan)
     steps, shares = mixture_shares(loader)
     planned = {name: values.tolist() for name, values in shares.items()}
+    title = "planned share of the tokens"
     return section(
         "Mixture over training",
-        "<p>Planned share of the tokens:</p>",
-        stacked(steps.tolist(), planned, title="planned shares"),
+        lines(steps.tolist(), planned, title=title, unit=title, most=1),
         *(f"<p>{shown.title}</p>{table(shown.header, shown.rows)}" for shown in tables),
     )
 
@@ -217,18 +213,12 @@ def _packing(loader: Loader) -> str:
         ("padding", f"{loader.num_padding_tokens / total:.3%} of the tokens"),
         ("tokens in no sequence", loader.num_dropped_tokens),
     ]
-    chart = ""
     if isinstance(loader.sequences, Packed):
         counts = np.concatenate([_documents_of_sequences(own) for own in index.parts])
-        size, sequences = np.unique(counts, return_counts=True)
-        chart = bars(
-            [str(value) for value in size.tolist()],
-            sequences.astype(float).tolist(),
-            title="documents in a sequence",
-            unit="sequences",
-        )
-        rows.append(("documents in a sequence, mean", f"{counts.mean():.1f}"))
-    return section("Packing", table((), rows), chart)
+        few, many = counts.min(), counts.max()
+        said = f"{few} / {np.median(counts):.0f} / {counts.mean():.1f} / {many}"
+        rows.append(("documents in a sequence (least / median / mean / most)", said))
+    return section("Packing", table((), rows))
 
 
 def _documents_of_sequences(index: SequenceIndex) -> np.ndarray:
