@@ -198,7 +198,7 @@ def test_memory_that_suffices_is_not_told_of(large_file):
 def test_the_counter_has_the_values_of_rows_that_are_there(
     tmp_path, memory, batch_size
 ):
-    """A batch that is being made has few of its values; they are counted as they come."""
+    """A batch that is being made has few of its values: they are counted as read."""
     size, path = 1 << 20, tmp_path / "large.parquet"
     schema = pa.schema([("id", pa.int64()), ("blob", pa.binary())])
     with pq.ParquetWriter(path, schema, compression="none") as out:
