@@ -135,7 +135,7 @@ def test_a_folder_that_others_may_write_is_refused(tmp_path, monkeypatch, mode):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="root alone gives files away")
 def test_a_file_of_another_user_is_refused(tmp_path):
-    args = str(tmp_path), "numbers", "k", lambda out: out.append("n", [1])
+    args = str(tmp_path), "numbers", "k", lambda out: out.append("n", [1]), bool
     stored_arrays(*args)
     os.chown(tmp_path / "numbers", 1, 1)
     with pytest.raises(InvalidArgumentError, match="numbers holds"):
@@ -146,7 +146,8 @@ def test_a_file_of_another_user_is_refused(tmp_path):
 def test_the_umask_decides_who_reads(tmp_path, umask, left):
     before = os.umask(umask)
     try:
-        stored_arrays(str(tmp_path), "numbers", "k", lambda out: out.append("n", [1]))
+        write = lambda out: out.append("n", [1])  # noqa: E731
+        stored_arrays(str(tmp_path), "numbers", "k", write, bool)
         with FileWriter(f"{tmp_path}/a") as out:
             out.write(b"abc")
         with FileWriter(f"{tmp_path}/b", is_private=True) as out:

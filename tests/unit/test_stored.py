@@ -32,6 +32,10 @@ def contents(found):
     return [found[name].tolist() for name in names], dict(found.about)
 
 
+def is_sound(found):
+    return found.sizes == {"first": 6, "none": 0, "second": 2}
+
+
 CONTENTS = ([[0, 1, 2, 3, 4, 9], [], [7, -7]], {"digests": ["ab", "cd"]})
 
 
@@ -43,7 +47,9 @@ def told(monkeypatch):
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
-    assert contents(stored_arrays(str(tmp_path), "name", KEY, write)) == CONTENTS
+    assert (
+        contents(stored_arrays(str(tmp_path), "name", KEY, write, is_sound)) == CONTENTS
+    )
     path: Path = tmp_path / "name"
     return path
 
@@ -52,10 +58,10 @@ def test_arrays_are_written_once(folder):
     def again(writer):
         raise AssertionError(writer)
 
-    found = stored_arrays(str(folder.parent), "name", KEY, again)
+    found = stored_arrays(str(folder.parent), "name", KEY, again, is_sound)
     assert contents(found) == CONTENTS
     assert [path.name for path in folder.parent.iterdir()] == ["name"]
-    assert contents(stored_arrays(None, "name", KEY, write)) == CONTENTS
+    assert contents(stored_arrays(None, "name", KEY, write, is_sound)) == CONTENTS
 
 
 def test_every_flipped_bit_is_noticed_and_made_anew(folder):
@@ -68,7 +74,7 @@ def test_every_flipped_bit_is_noticed_and_made_anew(folder):
                 path.write_bytes(changed)
                 with pytest.raises((ValueError, KeyError, TypeError)):
                     ArrayFolder(folder, KEY)
-        found = stored_arrays(str(folder.parent), "name", KEY, write)
+        found = stored_arrays(str(folder.parent), "name", KEY, write, is_sound)
         assert contents(found) == CONTENTS
         assert path.read_bytes() == data
 
@@ -84,7 +90,7 @@ def test_what_is_cut_or_missing_is_made_anew(folder, name):
             path.write_bytes(data[:cut])
         with pytest.raises((ValueError, KeyError, OSError)):
             ArrayFolder(folder, KEY)
-    found = stored_arrays(str(folder.parent), "name", KEY, write)
+    found = stored_arrays(str(folder.parent), "name", KEY, write, is_sound)
     assert contents(found) == CONTENTS
 
 
@@ -111,8 +117,28 @@ def test_other_versions_keys_and_sizes_are_not_taken(folder, changes, message):
     resealed(folder, **changes)
     with pytest.raises(ValueError, match=message):
         ArrayFolder(folder, KEY)
-    found = stored_arrays(str(folder.parent), "name", KEY, write)
+    found = stored_arrays(str(folder.parent), "name", KEY, write, is_sound)
     assert contents(found) == CONTENTS
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"first": 7, "none": 0, "second": 1},
+        {"first": 6, "second": 2},
+        {"first": 6, "none": 0, "second": 2.0},
+        {"first": 8, "none": -2, "second": 2},
+    ],
+)
+def test_arrays_that_do_not_fit_are_made_anew(folder, sizes, caplog):
+    caplog.set_level("INFO", logger="pagefeed")
+    resealed(folder, arrays=sizes)
+    for _ in range(2):
+        found = stored_arrays(str(folder.parent), "name", KEY, write, is_sound)
+        assert contents(found) == CONTENTS
+    [told] = [each for each in caplog.records if "made again" in each.message]
+    assert str(folder) in told.message
+    assert list(folder.parent.iterdir()) == [folder]
 
 
 @given(
@@ -130,7 +156,7 @@ def test_arrays_grow_as_if_in_memory(parts, sizes):
                 writer.append(f"{number}", values)
                 expected.setdefault(f"{number}", []).extend(values)
 
-        found = stored_arrays(None, "name", KEY, grow)
+        found = stored_arrays(None, "name", KEY, grow, is_sound)
     assert {name: found[name].tolist() for name in expected} == expected
 
 
@@ -155,11 +181,11 @@ UNUSABLE = [is_a_file, is_below_a_file, is_no_place_for_files]
 def test_a_folder_that_cannot_be_used_is_told_once(tmp_path, place):
     folder = str(place(tmp_path / "cache"))
     with pytest.warns(CacheWarning, match="cannot be used.*cache_dir") as told:
-        found = stored_arrays(folder, "name", KEY, write)
+        found = stored_arrays(folder, "name", KEY, write, is_sound)
     assert len(told) == 1
     assert folder in str(told[0].message)
     assert contents(found) == CONTENTS
-    assert contents(stored_arrays(folder, "name", KEY, write)) == CONTENTS
+    assert contents(stored_arrays(folder, "name", KEY, write, is_sound)) == CONTENTS
 
 
 @contextmanager
@@ -188,10 +214,12 @@ def test_a_full_disk_is_told_and_left_clean(tmp_path, monkeypatch):
         pytest.warns(CacheWarning, match=str(folder)),
         pytest.raises(FileAccessError, match=r"TMPDIR.*cache_dir"),
     ):
-        stored_arrays(str(folder), "name", KEY, much)
+        stored_arrays(str(folder), "name", KEY, much, is_sound)
     assert list(tmp_path.iterdir()) == [folder]
     assert list(folder.iterdir()) == []
-    assert len(stored_arrays(str(folder), "name", KEY, much)["much"]) == 1 << 13
+    assert (
+        len(stored_arrays(str(folder), "name", KEY, much, is_sound)["much"]) == 1 << 13
+    )
 
 
 def test_trouble_of_what_is_written_is_not_the_folders(tmp_path):
@@ -200,14 +228,14 @@ def test_trouble_of_what_is_written_is_not_the_folders(tmp_path):
 
     for folder in (str(tmp_path), None):
         with pytest.raises(MissingFileError, match=r"a\.parquet"):
-            stored_arrays(folder, "name", KEY, fail)
+            stored_arrays(folder, "name", KEY, fail, is_sound)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_another_process_may_be_first(tmp_path):
     with ArrayWriter(tmp_path / "name", KEY, durable=True) as writer:
         write(writer)
-        stored_arrays(str(tmp_path), "name", KEY, write)
+        stored_arrays(str(tmp_path), "name", KEY, write, is_sound)
     assert contents(ArrayFolder(tmp_path / "name", KEY)) == CONTENTS
     with ArrayWriter(tmp_path / "name", KEY, durable=True) as writer:
         write(writer)
@@ -226,8 +254,10 @@ def test_numbers_are_verified_where_they_are_read(tmp_path, monkeypatch):
         writer.append("costs", np.append(numbers, numbers[-1:]).view(np.int64))
 
     def opened():
-        found = stored_arrays(str(tmp_path), "name", KEY, write_floats, lazily=True)
-        return found, found.checked("costs", 101)
+        found = stored_arrays(
+            str(tmp_path), "name", KEY, write_floats, lambda _: True, lazily=True
+        )
+        return found, found.checked("costs", 101, 100)
 
     found, costs = opened()
     assert len(costs) == 101
@@ -255,6 +285,9 @@ def test_numbers_are_verified_where_they_are_read(tmp_path, monkeypatch):
 def test_damage_is_told_once(folder, caplog):
     caplog.set_level("INFO", logger="pagefeed")
     (folder / "about.json").write_text("{")
-    assert contents(stored_arrays(str(folder.parent), "name", KEY, write)) == CONTENTS
+    assert (
+        contents(stored_arrays(str(folder.parent), "name", KEY, write, is_sound))
+        == CONTENTS
+    )
     [told] = [each for each in caplog.records if "made again" in each.message]
     assert told.levelname == "INFO"

@@ -46,19 +46,22 @@ def _of_packed(index: PackedIndex) -> StoredNumbers:
         count = index.num_sequences_of(block)
         return np.bincount(packing.sequence, squares, count).astype(np.float64)
 
-    return stored_numbers(index.spans, make, len(index), index.identity, borders)
+    size = index.num_sequences
+    return stored_numbers(index.spans, make, len(index), size, index.identity, borders)
 
 
 @stored_squares.register
 def _of_windows(index: WindowIndex) -> StoredNumbers:
     refuse_unknown_rows(index.spans, "balance=")
     num_pieces = max(1, len(index.spans) // SPANS_AT_ONCE)
-    pieces = np.arange(num_pieces + 1) * index.num_sequences // num_pieces
+    size = index.num_sequences
+    pieces = np.arange(num_pieces + 1) * size // num_pieces
 
     def make(piece: int) -> npt.NDArray[np.float64]:
         return _squares(index, *pieces[piece : piece + 2])
 
-    return stored_numbers(index.spans, make, num_pieces, repr(index.windows), b"")
+    cut = repr(index.windows)
+    return stored_numbers(index.spans, make, num_pieces, size, cut, b"")
 
 
 def _squares(index: WindowIndex, first: int, last: int) -> npt.NDArray[np.float64]:
@@ -162,11 +165,12 @@ def learned_tokens(index: JoinedIndex, datasets: Sequence[Dataset], cut: Cut) ->
         datasets: The datasets.
         cut: The cut of the datasets into these sequences.
     """
-    arrays = [_learned(dataset, cut) for dataset in datasets]
+    sizes = [part.num_sequences for part in index.parts]
+    arrays = [*map(partial(_learned, cut), datasets, sizes)]
     return partial(_looked_up, index, arrays)
 
 
-def _learned(dataset: Dataset, cut: Cut) -> StoredNumbers:
+def _learned(cut: Cut, dataset: Dataset, size: int) -> StoredNumbers:
     """Map the labelled tokens of the sequences of a dataset; count them if needed."""
     columns = [column for column in dataset.aligned if column.column == LABELS]
     ignored = columns[0].padding if columns else IGNORED
@@ -186,10 +190,10 @@ def _learned(dataset: Dataset, cut: Cut) -> StoredNumbers:
             drop_last=False,
         )
         counts = [(batch[LABELS] != ignored).sum(axis=1) for batch in loader]
-        return np.concatenate([np.empty(0), *counts])
+        return np.concatenate([np.empty(0), *counts])[:size]  # None of padding.
 
     how = f"labels {cut.identity} {columns}"
-    return stored_numbers(dataset.spans, count, 1, how, b"")
+    return stored_numbers(dataset.spans, count, 1, size, how, b"")
 
 
 def _looked_up(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO, NoReturn, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -96,6 +96,10 @@ class ArrayFolder:
         self.about: Mapping[str, Any] = content["about"]
         """Plain JSON that was stored with the arrays."""
         sizes = content["arrays"]
+        if not all(type(size) is int and size >= 0 for size in sizes.values()):
+            raise ValueError(f"{path} has arrays of no size")
+        self.sizes: Mapping[str, int] = sizes
+        """Number of values of each array."""
         numbers = _map(path / _NUMBERS, sum(sizes.values()))
         self._blocks = ChecksummedBlocks(path / _NUMBERS, numbers, content["checksums"])
         self._is_verified = not lazily
@@ -118,9 +122,34 @@ class ArrayFolder:
             self._blocks.verify(8 * span.start, 8 * span.stop)
         return self._blocks.numbers[span]
 
-    def checked(self, name: str, size: int) -> CheckedArray:
+    def checked(self, name: str, size: int, most: float) -> CheckedArray:
         """Return the first float32 of an array; reading a block verifies it."""
-        return CheckedArray(self._blocks, 2 * self._ranges[name].start, size)
+        return CheckedArray(self._blocks, 2 * self._ranges[name].start, size, most)
+
+
+IsSound: TypeAlias = Callable[[ArrayFolder], bool]
+"""Says whether arrays are as many, and as large, as what they are made of asks for."""
+
+
+def are_sums(numbers: Int64Array, most: int) -> bool:
+    """Whether numbers are running sums from 0, which do not exceed a number.
+
+    Example:
+        >>> are_sums(np.array([0, 2, 2, 7]), 7), are_sums(np.array([0, 2, 1]), 7)
+        (True, False)
+    """
+    return bool(numbers[0] == 0) and are_rising(numbers, most)
+
+
+def are_rising(numbers: Int64Array, most: int) -> bool:
+    """Whether numbers lie between 0 and another, and none is below the one before.
+
+    Example:
+        >>> are_rising(np.array([3, 3, 7]), 7), are_rising(np.array([-1]), 7)
+        (True, False)
+    """
+    ends = numbers[:1].sum() >= 0 and numbers[-1:].sum() <= most
+    return bool(ends and (numbers[:-1] <= numbers[1:]).all())
 
 
 class ChecksummedBlocks:
@@ -137,7 +166,6 @@ class ChecksummedBlocks:
 
     def __init__(self, path: Path, numbers: Int64Array, checksums: list[int]) -> None:
         self.path = path
-        self._damage = f"{path} is damaged: its checksum does not match"
         self.numbers = numbers
         self._checksums = checksums
         count = _num_blocks(numbers)
@@ -153,7 +181,7 @@ class ChecksummedBlocks:
             ValueError: If a checksum does not match.
         """
         if [*_checksums(self.numbers)] != self._checksums:
-            raise ValueError(self._damage)
+            raise ValueError(f"{self.path} is damaged: its checksum does not match")
         self.are_verified[:] = True
 
     def verify(self, begin: int, end: int) -> None:
@@ -174,10 +202,19 @@ class ChecksummedBlocks:
         left = blocks[~self.are_verified[blocks]]
         for block in np.unique(left).tolist() if len(left) else ():
             if _checksum(self.numbers, block) != self._checksums[block]:
-                raise FileAccessError(
-                    f"{self._damage}; remove its folder, and pagefeed makes it again"
-                ).at(file=str(self.path))
+                self.refuse("its checksum does not match")
             self.are_verified[block] = True
+
+    def refuse(self, why: str) -> NoReturn:
+        """Raise an error for numbers that are not those that were written.
+
+        Raises:
+            FileAccessError: Naming the file, and what to do.
+        """
+        raise FileAccessError(
+            f"{self.path} is damaged: {why}; remove its folder, and pagefeed makes it "
+            "again"
+        ).at(file=str(self.path))
 
 
 def _num_blocks(numbers: Int64Array) -> int:
@@ -204,10 +241,13 @@ class CheckedArray:
         blocks: Blocks of the file with the numbers.
         first: Index of the first number within the file.
         size: How many numbers.
+        most: What none exceeds; the least is 0.
     """
 
-    def __init__(self, blocks: ChecksummedBlocks, first: int, size: int) -> None:
-        self._blocks = blocks
+    def __init__(
+        self, blocks: ChecksummedBlocks, first: int, size: int, most: float
+    ) -> None:
+        self._blocks, self._most = blocks, np.float32(most)
         self._first = first
         self._numbers = blocks.numbers.view(np.float32)[first : first + size]
 
@@ -226,7 +266,10 @@ class CheckedArray:
             self._blocks.verify(4 * (self._first + begin), 4 * (self._first + end))
         else:
             self._blocks.verify_blocks(4 * (self._first + places) // _CHECKED_BYTES)
-        return self._numbers[places]
+        numbers = self._numbers[places]
+        if not ((numbers >= 0) & (numbers <= self._most)).all():
+            self._blocks.refuse(f"it has numbers that are not from 0 to {self._most}")
+        return numbers
 
 
 class ArrayWriter(WholeWriter):
@@ -342,10 +385,11 @@ def stored_arrays(
     name: str,
     key: str,
     write: Callable[[ArrayWriter], None],
+    is_sound: IsSound,
     *,
     lazily: bool = False,
 ) -> ArrayFolder:
-    """Map stored arrays; write them first if they are missing.
+    """Map stored arrays; write them first if they are missing or not sound.
 
     Args:
         folder: Folder of stored arrays, which processes share. None keeps the arrays in
@@ -354,6 +398,7 @@ def stored_arrays(
         name: Name of the arrays in the folder.
         key: Differs between any two arrays.
         write: Writes the arrays.
+        is_sound: Checks stored arrays whole: their sizes, order and bounds.
         lazily: Verify numbers when they are read.
 
     Raises:
@@ -365,13 +410,14 @@ def stored_arrays(
         def make(why: str | None) -> ArrayFolder:
             if why is not None:
                 logger.info("made again, since it cannot be used: %s", why)
+                remove_arrays(f"{path}")
             with ArrayWriter(path, key, durable=True) as writer:
                 write(writer)
             logger.info("made, and kept: %s", path)
             return ArrayFolder(path, key, lazily=lazily)
 
         try:
-            find = partial(_opened, path, key, lazily=lazily)
+            find = partial(_opened, path, key, is_sound, lazily=lazily)
             return made_once(path.with_name(f"{name}.lock"), find, make)
         except _UnwritableError as problem:
             warn_of_folder(folder, problem)
@@ -390,10 +436,12 @@ def stored_arrays(
         return ArrayFolder(unnamed, key, lazily=lazily)
 
 
-def find_arrays(folder: str | Path, name: str, key: str) -> ArrayFolder | None:
-    """Map stored arrays; None if they are missing or damaged."""
+def find_arrays(
+    folder: str | Path, name: str, key: str, is_sound: IsSound = lambda _: True
+) -> ArrayFolder | None:
+    """Map stored arrays; None if they are missing, damaged or not sound."""
     try:
-        return _opened(Path(folder) / name, key, lazily=False)
+        return _opened(Path(folder) / name, key, is_sound, lazily=False)
     except UnusableError:
         return None
 
@@ -456,11 +504,15 @@ def _read_about(path: Path) -> dict[str, Any]:
     return content
 
 
-def _opened(path: Path, key: str, *, lazily: bool) -> ArrayFolder | None:
+def _opened(
+    path: Path, key: str, is_sound: IsSound, *, lazily: bool
+) -> ArrayFolder | None:
     """Return the arrays of a folder; None if there is none."""
     check_owned(path.parent, path)
     try:
         opened = ArrayFolder(path, key, lazily=lazily)
+        if not is_sound(opened):
+            raise ValueError(f"{path} has numbers that do not fit what it is made of")
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, *SENSELESS) as problem:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 
-from pagefeed.caches.arrays import ArrayFolder, ArrayWriter, stored_arrays
+from pagefeed.caches.arrays import ArrayFolder, ArrayWriter, IsSound, stored_arrays
 from pagefeed.core.dataset import PageIndex
 
 
@@ -33,6 +33,7 @@ def derived_arrays(
     kind: str,
     key: str,
     write: Callable[[ArrayWriter], None],
+    is_sound: IsSound,
     *,
     lazily: bool = False,
 ) -> ArrayFolder:
@@ -46,6 +47,7 @@ def derived_arrays(
         kind: Prefix of the folder name of the arrays.
         key: Differs between any two arrays, see :func:`derived_key`.
         write: Function that reads the files and writes the arrays.
+        is_sound: Checks stored arrays whole, against the index.
         lazily: Verify numbers when they are read.
 
     Raises:
@@ -59,4 +61,4 @@ def derived_arrays(
 
     index.check_files()
     folder, name = index.cache_dir, f"{kind}-{key}"
-    return stored_arrays(folder, name, key, write_checked, lazily=lazily)
+    return stored_arrays(folder, name, key, write_checked, is_sound, lazily=lazily)

@@ -94,7 +94,8 @@ cached_index: Asked[[Recipe, Callable[[str], Index], bool], Index] = Asked(
     lambda _, build, __: build("nothing is kept on disk")
 )
 stored_counts: Asked[
-    [Spans, str, Int64Array, Callable[[int], int | tuple[int, ...]]], Int64Array
+    [Spans, str, Int64Array, Callable[[int], int | tuple[int, ...]], Int64Array],
+    Int64Array,
 ] = Asked()
 # Data, and columns of batches that a name asks for.
 make_storage: Asked[[Mapping[str, object] | None, bool], Storage] = Asked()

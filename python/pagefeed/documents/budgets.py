@@ -132,8 +132,8 @@ class DocumentBatchIndex(PackedRuns, DocumentIndex):
         self._first_row = spans.first_rows(self.first_span)
         self._lengths = document_lengths(spans)
         self._batches = lru_cache(maxsize=MOST_BLOCKS)(self._make)
-        counts = stored_counts(spans, self.identity, self.first_span, self._count)
-        counts = counts.reshape(-1, 2)
+        most = np.repeat(np.diff(self._first_row), 2).reshape(-1, 2)
+        counts = stored_counts(spans, self.identity, self.first_span, self._count, most)
         self.most_documents = int(counts[:, 1].max(initial=1))
         """Documents of the batch that has most."""
         self._number(counts[:, 0])
@@ -238,8 +238,9 @@ class DocumentBatchIndex(PackedRuns, DocumentIndex):
         """Map sums of squared document lengths. Compute them if they are not stored."""
         borders = np.ascontiguousarray(self.first_span).tobytes()
         num_blocks = len(self.first_span) - 1
+        size = self.num_sequences
         return stored_numbers(
-            self.spans, self.squares, num_blocks, self.identity, borders
+            self.spans, self.squares, num_blocks, size, self.identity, borders
         )
 
     def squares(self, block: int) -> npt.NDArray[np.float64]:

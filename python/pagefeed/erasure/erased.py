@@ -9,7 +9,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.caches import ArrayWriter, derived_arrays, derived_key
+from pagefeed.caches import (
+    ArrayFolder,
+    ArrayWriter,
+    are_rising,
+    derived_arrays,
+    derived_key,
+)
 from pagefeed.core._base import Int64Array, Work, lazy, logger
 from pagefeed.core.dataset import Dataset, Spans
 from pagefeed.core.run import StatePart, reading_state
@@ -83,8 +89,13 @@ class ErasedRows:
         index = self._spans.index
         rows = self.runs.tobytes()
         key = derived_key(index, str(VERSION), self._spans.fingerprint, rows)
-        stored = derived_arrays(index, "erased", key, self._write_values)
+        write, is_sound = self._write_values, self._is_sound
+        stored = derived_arrays(index, "erased", key, write, is_sound)
         return stored["values"].reshape(-1, 2)
+
+    def _is_sound(self, stored: ArrayFolder) -> bool:
+        are_many = stored.sizes == {"values": self.runs.size}
+        return are_many and are_rising(stored["values"], self._spans.num_values)
 
     def _write_values(self, writer: ArrayWriter) -> None:
         spans, rows = self._spans, self.runs.reshape(-1)

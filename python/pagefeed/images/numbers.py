@@ -17,6 +17,7 @@ from pagefeed.caches import (
     ArrayFolder,
     ArrayWriter,
     NumbersOfRows,
+    are_sums,
     derived_arrays,
     derived_key,
     keeps_arrays,
@@ -61,7 +62,16 @@ class SizesOf:
         """Map the sizes of all images; read every page for them the first time."""
         index, kind = self.index, f"{VERSION} {self.sizes is None}"
         key = derived_key(index, kind, index.fingerprint, index.column)
-        return derived_arrays(index, "images", key, self._write)
+        return derived_arrays(index, "images", key, self._write, self._is_sound)
+
+    def _is_sound(self, stored: ArrayFolder) -> bool:
+        images, rows = stored.sizes["shape"], self.index.num_rows
+        if stored.sizes != {"shape": images, "first": rows + 1, "bytes": images + 1}:
+            return False
+        first, most = stored["first"], np.iinfo(np.int64).max
+        are_all = are_sums(first, images) and bool(first[-1] == images)
+        are_sizes = bool((stored["shape"] >= 0).all())
+        return are_all and are_sizes and are_sums(stored["bytes"], int(most))
 
     def _write(self, writer: ArrayWriter) -> None:
         logger.info("reading the sizes of images of %d rows", self.index.num_rows)

@@ -8,7 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed.caches import ArrayWriter, CountedIndex, derived_arrays, derived_key
+from pagefeed.caches import (
+    ArrayFolder,
+    ArrayWriter,
+    CountedIndex,
+    derived_arrays,
+    derived_key,
+)
 from pagefeed.core._base import Facts, Int64Array, Work, lazy, logger
 from pagefeed.core.dataset import OwnTokens, PageIndex
 from pagefeed.errors import InvalidArgumentError
@@ -146,4 +152,15 @@ def _first_tokens(plain: PageIndex, infill: Infill) -> Int64Array:
         for numbers in counts:
             writer.append_sums("first_token", numbers)
 
-    return derived_arrays(plain, "infilled", key, write)["first_token"]
+    def is_sound(stored: ArrayFolder) -> bool:
+        if stored.sizes != {"first_token": len(plain) + 1}:
+            return False
+        borders = np.arange(len(plain) + 1)
+        most = np.diff(plain.first_rows(borders)) * len(infill.tokens)
+        # The tokens that infilling adds to each page; large sums wrap, and exceed them.
+        added = np.diff(stored["first_token"]) - np.diff(plain.first_values(borders))
+        begins_at = stored["first_token"][0] == 0
+        return bool(begins_at and ((added >= 0) & (added <= most)).all())
+
+    stored = derived_arrays(plain, "infilled", key, write, is_sound)
+    return stored["first_token"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed.caches import ArrayFolder, ArrayWriter, stored_arrays
+from pagefeed.caches import ArrayFolder, ArrayWriter, are_sums, stored_arrays
 from pagefeed.core._base import Int64Array, Work, lazy, logger
 from pagefeed.core.storage import Storage
 from pagefeed.errors import UnsupportedError
@@ -55,7 +55,17 @@ class LineDocuments:
         versions = self._storage.versions(self.files)
         text = "\0".join([str(_VERSION), *self.files, *versions])
         key = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-        return stored_arrays(self._folder, f"lines-{key}", key, self._find)
+        name, is_sound = f"lines-{key}", self._is_sound
+        return stored_arrays(self._folder, name, key, self._find, is_sound)
+
+    def _is_sound(self, stored: ArrayFolder) -> bool:
+        begin, end, num_rows = (stored[n] for n in ("begin", "end", "num_rows"))
+        rows, files = len(begin), len(self.files)
+        if stored.sizes != {"begin": rows, "end": rows, "num_rows": files}:
+            return False
+        first = np.append(0, np.cumsum(num_rows))
+        are_all = are_sums(first, rows) and bool(first[-1] == rows)
+        return are_all and bool(((begin >= 0) & (begin <= end)).all())
 
     def _find(self, writer: ArrayWriter) -> None:
         sizes = [self._storage.size(file) for file in self.files]

@@ -11,7 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.caches import ArrayFolder, ArrayWriter, derived_arrays, derived_key
+from pagefeed.caches import (
+    ArrayFolder,
+    ArrayWriter,
+    are_rising,
+    are_sums,
+    derived_arrays,
+    derived_key,
+)
 from pagefeed.core._base import Int64Array, Work, lazy, logger
 from pagefeed.core.dataset import Spans
 from pagefeed.errors import StaleFileError
@@ -70,13 +77,51 @@ class DividedRows:
     @lazy
     def stored(self) -> ArrayFolder:
         """Arrays of the parts; made on first use."""
-        stored = derived_arrays(self.spans.index, "select", self.key, self._write)
+        stored = derived_arrays(
+            self.spans.index, "select", self.key, self._write, self._is_sound
+        )
         if self.expected not in (None, stored.about["digests"]):
             raise StaleFileError(
                 f"the files changed while {self.criterion.parts} were sent to another "
                 "process, where they select other rows: make the dataset again"
             )
         return stored
+
+    def _is_sound(self, stored: ArrayFolder) -> bool:
+        digests, num_parts = stored.about["digests"], len(self.criterion.parts)
+        return (
+            type(stored.about["has_values"]) is bool
+            and len(digests) == num_parts
+            and all(len(bytes.fromhex(digest)) == 16 for digest in digests)
+            and all(self._is_part_sound(stored, part) for part in range(num_parts))
+        )
+
+    def _is_part_sound(self, stored: ArrayFolder, part_index: int) -> bool:
+        """Whether the runs of a part rise, and those of a page lie in it."""
+        index, part = self.spans.index, f"{part_index}."
+        row, rows_before = stored[f"{part}row"], stored[f"{part}rows_before"]
+        page_span, values = stored[f"{part}page_span"], stored[f"{part}values_before"]
+        has_values, num_runs = stored.about["has_values"], len(row)
+        sizes = len(rows_before), len(values) if has_values else num_runs + 1
+        if (
+            sizes != (num_runs + 1, num_runs + 1)
+            or not are_sums(rows_before, index.num_rows)
+            or not are_rising(row, index.num_rows - 1)
+            or not are_sums(page_span, num_runs)
+            or page_span[-1] != num_runs
+            or not (page_span[:-1] < page_span[1:]).all()
+            or (has_values and not are_sums(values, index.num_values))
+        ):
+            return False
+        end = row + np.diff(rows_before)
+        first_and_last = row[page_span[:-1]], end[page_span[1:] - 1] - 1
+        page, page_of_last = index.pages_of_rows(np.stack(first_and_last))
+        return bool(
+            (row < end).all()
+            and (end[:-1] <= row[1:]).all()
+            and (page == page_of_last).all()
+            and (page[:-1] < page[1:]).all()
+        )
 
     def _write(self, writer: ArrayWriter) -> None:
         """Divide some row groups after the other, and store the parts."""

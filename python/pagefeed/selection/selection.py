@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.caches import ArrayWriter, derived_arrays
+from pagefeed.caches import ArrayFolder, ArrayWriter, are_sums, derived_arrays
 from pagefeed.core._base import (
     Int64Array,
     UInt32Array,
@@ -271,8 +271,13 @@ class Selection(RowRuns):
         if stored.about["has_values"]:
             return stored[f"{self._part_index}.values_before"]
         key = f"{self._division.key}-{self._part_index}"
-        stored = derived_arrays(self.index, "tokens", key, self._write_values)
+        write, is_sound = self._write_values, self._is_sound
+        stored = derived_arrays(self.index, "tokens", key, write, is_sound)
         return stored["values_before"]
+
+    def _is_sound(self, stored: ArrayFolder) -> bool:
+        are_many = stored.sizes == {"values_before": len(self) + 1}
+        return are_many and are_sums(stored["values_before"], self.index.num_values)
 
     def _write_values(self, writer: ArrayWriter) -> None:
         logger.info("tokens of %d selected rows are counted, once", self.num_rows)

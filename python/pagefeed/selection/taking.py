@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pagefeed.caches import ArrayWriter, derived_arrays, derived_key
+from pagefeed.caches import ArrayFolder, ArrayWriter, derived_arrays, derived_key
 from pagefeed.core._base import (
     Int64Array,
     UInt64Array,
@@ -112,8 +112,11 @@ class Taking(Criterion):
         """The hash of the last row that is taken."""
         index = self._spans.index
         key = derived_key(index, index.fingerprint, self._spans.fingerprint, self.key)
-        stored = derived_arrays(index, "take", key, self._write)
+        stored = derived_arrays(index, "take", key, self._write, self._is_sound)
         return np.uint64(stored["last_hash"].astype(np.uint64)[0])
+
+    def _is_sound(self, stored: ArrayFolder) -> bool:
+        return stored.sizes == {"last_hash": 1}
 
     def _write(self, writer: ArrayWriter) -> None:
         """Find the bucket of hashes in which the tokens are enough, then the row."""

@@ -14,6 +14,8 @@ import numpy.typing as npt
 from pagefeed.caches import (
     ArrayFolder,
     ArrayWriter,
+    IsSound,
+    are_sums,
     derived_arrays,
     derived_key,
     find_arrays,
@@ -95,7 +97,7 @@ def token_counts(column: TextColumn) -> TokenCounts:
     counting = _Counting(column, key)
     try:
         counting.make_chunks()
-        stored = derived_arrays(index, KIND, key, counting.write)
+        stored = derived_arrays(index, KIND, key, counting.write, counting.is_sound)
     except _CountedElsewhereError as other:
         stored = other.stored
     counting.clean()
@@ -177,6 +179,22 @@ class _Counting:
             time.monotonic() - begin,
         )
 
+    def is_sound(self, stored: ArrayFolder) -> bool:
+        """Whether all rows are counted, and the sums of pages are those of rows."""
+        index, num_chunks = self.index, len(self.chunks)
+        sizes = -(-index.num_rows // 2), len(index) + 1, num_chunks
+        names = "of_row", "first_token", "num_learned"
+        if stored.sizes != dict(zip(names, sizes, strict=True)):
+            return False
+        of_row = stored["of_row"].view(np.uint32)[: index.num_rows]
+        of_page, has_rows = np.zeros_like(index.page_rows), index.page_rows > 0
+        first_row = index.first_rows(np.flatnonzero(has_rows))
+        of_page[has_rows] = np.add.reduceat(of_row, first_row, dtype=np.int64)
+        are_equal = np.array_equal(np.diff(stored["first_token"]), of_page)
+        learned = np.append(0, np.cumsum(stored["num_learned"]))
+        starts = bool(stored["first_token"][0] == 0)
+        return starts and are_equal and are_sums(learned, index.num_rows)
+
     def clean(self) -> None:
         """Remove the chunks after the whole is stored."""
         if self.folder is not None:
@@ -201,7 +219,7 @@ class _Counting:
                     yield chunk, counts_of_chunk
             return
         for chunk in self.chunks:
-            kept = find_arrays(self.folder, *self._name(chunk))
+            kept = find_arrays(self.folder, *self._name(chunk), self._fits(chunk))
             if kept is None:  # It is damaged, or another process removed it.
                 self._check_whole()
                 yield chunk, self._count(chunk)
@@ -223,14 +241,23 @@ class _Counting:
             writer.append_bytes("of_row", counted.of_row.tobytes())
             writer.append("num_learned", [counted.num_learned])
 
-        stored_arrays(self.folder, name, key, write)
+        stored_arrays(self.folder, name, key, write, self._fits(chunk))
         return chunk
+
+    def _fits(self, chunk: range) -> IsSound:
+        """Return what checks the counts of a chunk."""
+        rows = self._num_rows(chunk)
+        sizes = {"of_row": -(-rows // 2), "num_learned": 1}
+        return lambda stored: (
+            stored.sizes == sizes and 0 <= stored["num_learned"][0] <= rows
+        )
 
     def _check_whole(self) -> None:
         """Raise a _CountedElsewhereError if all counts are stored."""
         folder = self.index.cache_dir
         if folder is not None:
-            stored = find_arrays(folder, f"{KIND}-{self.key}", self.key)
+            name = f"{KIND}-{self.key}"
+            stored = find_arrays(folder, name, self.key, self.is_sound)
             if stored is not None:
                 self.index.check_files()
                 raise _CountedElsewhereError(stored)

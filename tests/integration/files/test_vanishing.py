@@ -23,7 +23,7 @@ USES: dict[str, Callable[[pf.dataset.ParquetDataset], Any]] = {
     "packed": lambda dataset: pf.Loader(
         dataset, sequences=pf.Packed(8, split="never"), batch_size=1
     ),
-    "arrays": lambda dataset: derived_arrays(dataset.index, "x", "1", print),
+    "arrays": lambda dataset: derived_arrays(dataset.index, "x", "1", print, bool),
     "index": lambda dataset: dataset.index.check_files(),
 }
 
@@ -71,7 +71,7 @@ def test_derived_arrays_of_files_that_change_meanwhile_are_refused(dataset, tmp_
         os.utime(dataset.files[0], ns=(1, 1))
 
     with pytest.raises(StaleFileError, match=r"a\.parquet"):
-        derived_arrays(index, "kind", "1", write)
+        derived_arrays(index, "kind", "1", write, bool)
     assert not (tmp_path / "cache" / "kind-1").exists()
 
 

@@ -211,14 +211,16 @@ class PackedIndex(PackedRuns, SequenceIndex):
         self.first_span = block_starts(self.lines, least, packed.join)
         self.packing: Callable[[int], PackedRows] = lru_cache(maxsize=4)(self._pack)
         """Returns the rows of a block, packed; reads its pages."""
-        counts = -(-self._block_tokens() // packed.length)
+        tokens = self._block_tokens()
+        counts = -(-tokens // packed.length)
         self._num_repeated = 0
         """Times that ``bos`` is written again before the rest of a document."""
         if self.layout.never_split:
-            counts = stored_counts(spans, repr(packed), self.first_span, self._count)
-        if packed.repeat_bos:
-            counts, repeated = counts.reshape(-1, 2).T
-            self._num_repeated = int(repeated.sum())
+            most = np.stack([tokens] * (1 + packed.repeat_bos), axis=1)
+            counts, *repeated = stored_counts(
+                spans, repr(packed), self.first_span, self._count, most
+            ).T
+            self._num_repeated = int(np.sum(repeated))
         self._number(counts)
         self.num_padding_tokens = self.num_sequences * self.length - self.num_tokens
 

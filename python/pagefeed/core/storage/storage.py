@@ -111,12 +111,15 @@ class Storage:
             StaleFileError: If the file is shorter.
         """
         with _reading(file), open(file, "rb") as opened:
-            opened.seek(begin)
-            data = opened.read(end - begin)
-        if len(data) < end - begin:
+            found_end = os.fstat(opened.fileno()).st_size
+            if end <= found_end:
+                opened.seek(begin)
+                data = opened.read(end - begin)
+                found_end = begin + len(data)
+        if found_end < end:
             raise StaleFileError(
                 f"{file}: expected bytes {begin} to {end}, found its end at "
-                f"{begin + len(data)}: the file changed while it was read"
+                f"{found_end}: the file changed while it was read"
             ).at(file=file)
         return data
 
