@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,11 +44,6 @@ from pagefeed.flat.stream_manifest import (
 
 SPANS = "spans"
 """Default name of the column of spans."""
-_REMOVED = {
-    "document": "dataset[n] has the numbers and spans of a document",
-    "payload": "make an object of the bytes as serialize= of your writer made them",
-    "check_contents": "sizes are checked when it is opened; keep checksums of files",
-}
 _AT_ONCE = 1 << 22
 """Numbers that are in memory at a time."""
 
@@ -220,17 +215,6 @@ class StreamDataset(FlatDataset):
                     "of the files is truncated",
                 )
         return RecordColumn(self.index, "int32", 0, tuple(shards))
-
-    def __getattr__(self, name: str) -> NoReturn:
-        """Raise an error; of what earlier versions had it says what to use.
-
-        Raises:
-            InvalidArgumentError: If earlier versions had it.
-            AttributeError: If they had not.
-        """
-        if name in _REMOVED:
-            raise InvalidArgumentError(f"a stream has no {name} now: {_REMOVED[name]}")
-        raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
 
     def source_of(self, column: str) -> PageIndex:
         """Return the pages of a column: tokens, an aligned field, or spans.

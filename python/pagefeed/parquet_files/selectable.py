@@ -163,6 +163,19 @@ class Selectable(Dataset):
 
         return self._of(taken(self.spans, tokens, share, seed))
 
+    if not TYPE_CHECKING:  # A type checker shall refuse them, too.
+
+        def __getattr__(self, name: str) -> Any:
+            of_parquet = vars(SelectableParquet).get(name)
+            if of_parquet is None or name.startswith("_"):
+                return super().__getattribute__(name)
+            raise AttributeError(
+                f"{type(self).__name__} has no {name}, which reads columns of Parquet "
+                "files: make Parquet of this dataset by pagefeed.prepare.convert",
+                name=name,
+                obj=self,
+            )
+
     def _of(self, selection: Selection) -> Self:
         return replace(self, selection=selection)
 

@@ -281,6 +281,8 @@ def _parts_of(run: object, base: OutputFolder) -> list[_Part]:
         root = first[: len(root) - len(_path(first)) + len(first)]
         part = parts.setdefault(root, _Part(root, dataset.storage, base))
         columns = {dataset.column, *(column.column for column in dataset.aligned)}
+        for column in columns:
+            dataset.column_index(column)  # Before any file is copied.
         for file in dataset.files:
             part.columns[file] |= columns
             part.sizes[file] = dataset.storage.size(file)

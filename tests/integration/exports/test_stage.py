@@ -12,6 +12,7 @@ import pagefeed as pf
 from pagefeed.cli import main
 from pagefeed.errors import (
     ChecksumError,
+    ColumnNotFoundError,
     FileAccessError,
     InvalidArgumentError,
     PagefeedError,
@@ -118,6 +119,10 @@ def test_what_cannot_be_staged_is_refused_before_it_begins(far, tmp_path, monkey
     for run, output, more, said in cases:
         with pytest.raises(InvalidArgumentError, match=said):
             stage(run, output, **more)
+    for columns in ({"column": "input_id"}, {"column": "labels", "aligned": ["ids"]}):
+        with pytest.raises(ColumnNotFoundError, match="input_ids"):
+            stage(pf.parquet(far / "code", **columns), tmp_path / "near")
+    assert not (tmp_path / "near").exists()
     free = type("Usage", (), {"free": 1000})
     monkeypatch.setattr("shutil.disk_usage", lambda _: free)
     with pytest.raises(FileAccessError, match="storage_cache"):

@@ -42,12 +42,20 @@ def count(cache):
     texts = pf.parquet(source, column="text", cache_dir=cache)
     texts.tokenize(tokenizer).index
 
+def stage(output):
+    pf.prepare.stage(pf.parquet(source, column="text"), output, num_threads=2)
+
+def export(output):
+    data = pf.parquet(source, column="n", aligned=["twice"])
+    loader = pf.Loader(data, sequences=pf.Packed(16), batch_size=4, rank=0, world_size=1)
+    pf.export(loader, output, shard_size="16KiB", num_threads=2)
+
 def forked(output, seconds=None):
     child = os.fork()
     if not child:
         code = 1
         try:
-            {"tokenize": tokenize, "count": count}[kind](output)
+            globals()[kind](output)
             code = 0
         finally:
             os._exit(code)
@@ -67,18 +75,18 @@ print(kills)
 """
 
 
-def kill_often(kind, source, folder):
+def kill_often(kind, source, folder, times=TIMES):
     """Run it once at a stretch, and some times killed and started again."""
     paths = [str(ROOT / "python"), str(ROOT / "tests")]
     program = f"import sys\nsys.path[:0] = {paths!r}\n{PROGRAM}"
     done = subprocess.run(
-        [sys.executable, "-c", program, kind, source, folder, f"{TIMES}"],
+        [sys.executable, "-c", program, kind, source, folder, f"{times}"],
         check=True,
         stdout=subprocess.PIPE,
         text=True,
     )
     assert int(done.stdout) > 0
-    return [contents(folder / name) for name in ("whole", *map(str, range(TIMES)))]
+    return [contents(folder / name) for name in ("whole", *map(str, range(times)))]
 
 
 def contents(folder):
@@ -126,6 +134,22 @@ def test_the_manifest_names_no_draft_of_a_killed_process(tmp_path, texts):
     manifest = json.loads((out / "_manifest.json").read_text())
     assert manifest["rejected"] == ["_rejected/part-00000-000.jsonl"]
     assert not draft.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["stage", "export"])
+def test_copies_go_on_where_they_were_killed(tmp_path, texts, kind):
+    source, out = tmp_path / "far", tmp_path / "out"
+    source.mkdir()
+    out.mkdir()
+    numbers = [[n, *range(n % 9)] for n in range(len(texts) * 20)]
+    for part in range(20):
+        some = numbers[part * len(texts) :][: len(texts)]
+        columns = {"text": texts, "n": some, "twice": some}
+        pq.write_table(pa.table(columns), source / f"{part:02}.parquet")
+    whole, *others = kill_often(kind, source, out, 20)
+    assert all(other == whole for other in others)
+    assert len(whole) > 10
 
 
 def test_counting_goes_on_where_it_was_killed(tmp_path, texts):
