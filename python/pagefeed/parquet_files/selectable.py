@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
+from pagefeed._removed import refuse_removed
 from pagefeed.core._base import check_whole, lazy, require
 from pagefeed.core.dataset import Dataset, folder_columns
 from pagefeed.parquet_files.described_rows import DescribedRows
@@ -166,6 +167,7 @@ class Selectable(Dataset):
     if not TYPE_CHECKING:  # A type checker shall refuse them, too.
 
         def __getattr__(self, name: str) -> Any:
+            refuse_removed(f"{type(self).__name__}.{name}")
             of_parquet = vars(SelectableParquet).get(name)
             if of_parquet is None or name.startswith("_"):
                 return super().__getattribute__(name)

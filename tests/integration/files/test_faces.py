@@ -219,7 +219,8 @@ def test_steps_of_a_loader_that_moves(loader):
 def test_a_dataset_without_columns_says_what_gives_it_some(tmp_path, name):
     np.arange(100, dtype=np.uint16).tofile(tmp_path / "a.bin")
     flat: Any = pf.tokens(tmp_path / "a.bin", dtype="u2")
-    for dataset in (flat, pf.rows([{"n": 1}, {"n": 2}])):
+    datasets: list[Any] = [flat, pf.rows([{"n": 1}, {"n": 2}])]
+    for dataset in datasets:
         assert not hasattr(dataset, name)
         with pytest.raises(AttributeError, match=r"prepare\.convert"):
             getattr(dataset, name)
