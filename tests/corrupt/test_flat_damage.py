@@ -272,7 +272,7 @@ def test_mds_indexes_that_lack_something(tmp_path):
 
 
 def test_what_streams_had_is_refused_by_what_to_use(tmp_path):
-    data = pf.stream(stream(tmp_path))
+    data: Any = pf.stream(stream(tmp_path))
     with pytest.raises(errors.InvalidArgumentError, match=r"dataset\[n\]"):
         data.document(0)
     assert not hasattr(data, "nothing")

@@ -47,7 +47,8 @@ def stage(output):
 
 def export(output):
     data = pf.parquet(source, column="n", aligned=["twice"])
-    loader = pf.Loader(data, sequences=pf.Packed(16), batch_size=4, rank=0, world_size=1)
+    cut = pf.Packed(16)
+    loader = pf.Loader(data, sequences=cut, batch_size=4, rank=0, world_size=1)
     pf.export(loader, output, shard_size="16KiB", num_threads=2)
 
 def forked(output, seconds=None):
