@@ -41,10 +41,10 @@ import pyarrow.parquet as pq
 
 import pagefeed as pf
 from pagefeed import _core
-from pagefeed.cli.demo.corpus import make_corpus
 from pagefeed.prepare.parquet_sinks import Compression
 from pagefeed.prepare.texts import Wanted, find_inputs, ranges_of, read_range
 from pagefeed.prepare.tokenizing.tokenization import BATCH_BYTES
+from standard_library import make_corpus
 
 CODECS = get_args(Compression)
 PAGE_BYTES = 64 << 10

@@ -39,8 +39,8 @@ import tiktoken
 import tokenizers
 
 import pagefeed as pf
-from pagefeed.cli.demo.corpus import make_corpus
 from pagefeed.tokenizer.ranks import ENCODINGS
+from standard_library import make_corpus
 
 LENGTH = 2048
 BATCH = 8

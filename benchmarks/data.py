@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pagefeed import Tokenizer
-from pagefeed.cli.demo.corpus import make_corpus
+from standard_library import make_corpus
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / "benchmarks" / ".data"

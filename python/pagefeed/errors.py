@@ -77,7 +77,6 @@ __all__ = [
     "TokenRangeError",
     "UnavailableError",
     "UnsupportedError",
-    "WaitWarning",
 ]
 
 _CODES = re.compile(r" \[PF-\d{3}\]")
@@ -180,10 +179,6 @@ class RankWarning(PagefeedWarning):
 
 class ReloadWarning(PagefeedWarning):
     """Pages are read again and again for lack of memory; nothing else is wrong."""
-
-
-class WaitWarning(PagefeedWarning):
-    """Training waits for its data."""
 
 
 class PagefeedError(Exception):

@@ -165,7 +165,6 @@ def test_wrong_arguments_are_refused(folder, tmp_path):
         ),
         "start='now'": lambda: call(trainer, loader, start="now"),
         "flatten=1": lambda: call(trainer, loader, flatten=1),
-        "alarm=0.1": lambda: call(trainer, loader, alarm=0.1),
         "is the loader of the training": lambda: call(
             trainer, loader, evaluation=loader
         ),

@@ -244,7 +244,6 @@ def test_wrong_arguments_are_refused(folder):
         "a transformers.Trainer": lambda: call(loader, trainer),
         "not a pagefeed Loader": lambda: call(trainer, "tokens/"),
         "flatten='yes'": lambda: call(trainer, loader, flatten="yes"),
-        "alarm=0.1": lambda: call(trainer, loader, alarm=0.1),
     }
     refuses_all(wrong)
 

@@ -15,9 +15,8 @@ from pagefeed.errors import (
     InvalidArgumentError,
     MissingDependencyError,
     UnsupportedError,
-    WaitWarning,
 )
-from pagefeed.metrics import WaitAlarm, serve
+from pagefeed.metrics import serve
 from pagefeed.metrics.gpu import gpu_numbers
 from pagefeed.metrics.meter import Meter, RunNumbers, over_ranks
 
@@ -124,23 +123,6 @@ def test_silent_clients_are_few_and_do_not_stay(monkeypatch):
 def test_a_port_is_a_number(port):
     with pytest.raises(InvalidArgumentError, match="port"):
         serve(dict, port=port)
-
-
-def test_the_alarm_rings_once_for_each_time_of_waiting():
-    heard: list[float] = []
-    alarm = WaitAlarm(threshold=0.1, times=2, call=heard.append)
-    for wait in (0.5, 0.0, 0.5, 0.6, 0.7, 0.0, 0.2, 0.3):
-        alarm.look({"data/wait_fraction": wait})
-    assert heard == [0.6, 0.3]
-    heard.clear()
-    usual = WaitAlarm(call=heard.append)
-    for wait in (0.2, 0.3, 0.05, 0.3, 0.4, 0.5):
-        usual.look({"data/wait_fraction": wait})
-    assert heard == [0.5]
-    with pytest.warns(WaitWarning, match="waits for data 90% of the time"):
-        WaitAlarm(times=1).look({"data/wait_fraction": 0.9})
-    with pytest.raises(InvalidArgumentError, match="fraction"):
-        WaitAlarm(threshold=5)
 
 
 def test_prometheus_reads_them_and_a_histogram_of_all_waits():

@@ -49,7 +49,6 @@ from pagefeed.integrations.prompts import (
 from pagefeed.integrations.settings import warn_of_settings
 from pagefeed.integrations.spikes import SpikeRule, Spikes
 from pagefeed.integrations.versions import warn_of_newer
-from pagefeed.metrics import WaitAlarm
 from pagefeed.mixing import Learner, Policy, Replacing
 from pagefeed.prompts import PromptQueue
 
@@ -87,13 +86,10 @@ class _Repeated(Skippable):
 class LoaderCallback(TrainerCallback):
     """Saves and restores the position with the Trainer's state; see :func:`attach`."""
 
-    def __init__(
-        self, steps: _Repeated, alarm: WaitAlarm | None, learner: Learner | None
-    ) -> None:
+    def __init__(self, steps: _Repeated, learner: Learner | None) -> None:
         self._steps = steps
         self.learner = learner
         """Adds up the losses of datasets, if the loader has ``dataset_ids``."""
-        self._alarm = alarm
         self._run: dict[str, Any] = {}
         """The epoch in which the run began, and its sizes; none if they changed."""
 
@@ -168,8 +164,6 @@ class LoaderCallback(TrainerCallback):
             metrics |= self.learner.means()
         logs.update(metrics)
         state.log_history[-1].update(metrics)
-        if self._alarm is not None:
-            self._alarm.look(metrics)
 
 
 class _Evaluations:
@@ -244,7 +238,6 @@ def attach(
     evaluation: Loader | Mapping[str, Loader] | None = None,
     start: Start = "epoch",
     flatten: bool | None = None,
-    alarm: WaitAlarm | None = None,
     grown: Grown | None = None,
     policy: Policy | Replacing | None = None,
     every: int = EVERY,
@@ -281,7 +274,6 @@ def attach(
         start: ``"here"`` begins where the last iteration stopped, not at an epoch.
         flatten: Whether to join the rows of a batch into one. By default True for flash
             attention, and for ``SFTTrainer``, which counts the tokens of one row.
-        alarm: Gets the loader's numbers whenever they are logged.
         grown: When to deliver files that were added since the checkpoint, see
             ``Loader.load_state_dict``.
         policy: Changes the weights of a mixture by its datasets' losses, see
@@ -337,15 +329,13 @@ def attach(
             "nothing here, and the Trainer's counts depend on it; the batch size is "
             "the Loader's"
         )
-    if alarm is not None and not isinstance(alarm, WaitAlarm):
-        raise InvalidArgumentError(f"alarm={alarm!r:.60} must be a WaitAlarm, or None")
     steps.convert, steps.times = _objective(trainer, loader, flatten)
     warn_of_settings(args)
     joined = steps.convert is flattened
     check_layers([trainer.model], loader, leak, WHO, joined=joined)
     learner = make_learner(loader, policy, every)
     spikes = Spikes(loader, args.output_dir, on_spike) if on_spike is not None else None
-    callback = LoaderCallback(steps, alarm, learner)
+    callback = LoaderCallback(steps, learner)
     trainer.get_train_dataloader = lambda: steps
     if evaluation is not None:
         named = held_out(evaluation, loader)

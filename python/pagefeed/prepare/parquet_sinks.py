@@ -62,16 +62,20 @@ class ListSink(WholeWriter):
         others: Schema of further columns, of pyarrow; None without any.
         compression: Codec of pages.
         page_bytes: Bytes of numbers in a page, at four bytes a number.
+        metadata: Metadata of the file, by key.
+        num_ids: Tokens of pages are below it.
     """
 
     def __init__(
         self,
         file: FileWriter,
-        lists: Mapping[str, np.dtype[Any]],
+        lists: Mapping[str, npt.DTypeLike],
         others: Any = None,
         *,
         compression: Compression,
         page_bytes: int,
+        metadata: Mapping[str, str] | None = None,
+        num_ids: int = _IDS,
     ) -> None:
         self.output = Digested(file)
         """The file."""
@@ -81,25 +85,27 @@ class ListSink(WholeWriter):
         self._page_bytes = page_bytes
         arrow, empty = _pyarrow(), _pyarrow().BufferOutputStream()
         fields = []
-        for name, dtype in lists.items():
+        kinds = {name: np.dtype(kind) for name, kind in lists.items()}
+        for name, dtype in kinds.items():
             item = arrow.field("element", arrow.from_numpy_dtype(dtype), nullable=False)
             fields.append(arrow.field(name, arrow.list_(item), nullable=False))
-        schema = arrow.schema([*fields, *(others or ())])
+        schema = arrow.schema([*fields, *(others or ())], metadata=metadata)
         _pyarrow("pyarrow.parquet").ParquetWriter(empty, schema).close()
-        self._lists = _core.ListFile(
+        self.lists = _core.ListFile(
             empty.getvalue().to_pybytes(),
             len(lists),
             compression,
             page_bytes,
-            min([_IDS, *(int(np.iinfo(kind).max) + 1 for kind in lists.values())]),
+            min([num_ids, *(int(np.iinfo(kind).max) + 1 for kind in kinds.values())]),
         )
+        """Takes lists: :meth:`write` writes their pages."""
 
     def add(self, name: str, numbers: npt.NDArray[Any], counts: Int64Array) -> None:
         """Write rows of a list: all their numbers, and how many each row has."""
         wide = numbers.astype(np.int32 if numbers.dtype.kind == "i" else np.uint32)
         number = self._columns[name]
-        self._lists.append(number, wide.view(np.uint32), counts.astype(np.uint32))
-        self._write()
+        self.lists.append(number, wide.view(np.uint32), counts.astype(np.uint32))
+        self.write()
 
     def end_group(self, others: Any = None) -> None:
         """End the row group, if it has rows; others is a table of the other columns."""
@@ -107,20 +113,21 @@ class ListSink(WholeWriter):
             data = as_file(
                 others, compression=self._compression, page_bytes=self._page_bytes
             )
-            self._lists.end_group(data)
-        elif self._lists.num_waiting:
-            self._lists.end_group()
-        self._write()
+            self.lists.end_group(data)
+        elif self.lists.num_waiting:
+            self.lists.end_group()
+        self.write()
 
-    def _write(self) -> None:
-        self.output.write(self._lists.take())
+    def write(self) -> None:
+        """Write the pages that are full."""
+        self.output.write(self.lists.take())
 
     def commit(self) -> None:
         """Write the footer, and give the file its name."""
         if not self._has_ended:
             self.end_group()
-            self._lists.end()
-            self._write()
+            self.lists.end()
+            self.write()
             self._has_ended = True
         self.output.file.commit()
 

@@ -7,7 +7,6 @@ would have.
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,8 +33,6 @@ from pagefeed.flat import FlatDataset, RecordColumn
 LEAST_SEQUENCES, MOST_SEQUENCES = 1 << 17, 1 << 19
 """Sequences of a rank that are rehearsed. More are not, however far plans reach: then
 pages that are used again later than that count as read again."""
-CACHE_SHARE = 8
-"""Pages of columns other than tokens may take one part in this many of the memory."""
 MOST_SLICES = 48
 """Most sequences of a page of a flat file that is read in slices."""
 GAP, TOKENS_AT_ONCE = 4096, 1 << 18
@@ -290,7 +287,7 @@ def _beside(
         paged = {n: c for n, c in beside.items() if isinstance(c, PageIndex)}
         local = loaded - index.first_page[member]
         own = index.parts[member]
-        added = _page_reads(own, data.index, paged, local, counted, loader.memory)
+        added = _page_reads(own, data.index, paged, local[counted])
         for name, column in beside.items():
             reads, size = added.get(name, (0.0, 0.0))
             if isinstance(column, RecordColumn) and column.shards is not None:
@@ -321,57 +318,27 @@ def _page_reads(
     index: PageIndex,
     columns: dict[str, PageIndex],
     loaded: Int64Array,
-    is_counted: npt.NDArray[np.bool_],
-    memory: int,
 ) -> dict[str, tuple[float, float]]:
     """Return reads and bytes of the pages of columns that loads of tokens bring along.
 
-    A page that several pages of tokens need stays in memory for a while.
+    A page that several pages of tokens need stays in memory as long as these do.
     """
-    if not columns:
-        return {}
     if are_bundles(loaded).any():
         keys, which = np.unique(loaded, return_inverse=True)
         bundles = sequences.bundles(keys)
         slices = np.split(bundles.slice_page, bundles.slice_offsets[1:-1])
-        is_counted = np.repeat(is_counted, [len(slices[key]) for key in which])
         loaded = np.concatenate([slices[key] for key in which])
-    first, end = index.first_rows(loaded), index.first_rows(loaded + 1)
-    pages = {
-        name: np.stack([column.pages_of_rows(first), column.pages_of_rows(end - 1)])
-        for name, column in columns.items()
-    }
-    shared, reads, stored = _Shared(memory), Counter[str](), Counter[str]()
-    for load in np.flatnonzero(first < end).tolist():
-        for name, column in columns.items():
-            begin, last = pages[name][:, load].tolist()
-            borders = column.first_rows(np.arange(begin, last + 2))
-            # No other page of tokens needs a page whose rows are all of this one.
-            is_own = (first[load] <= borders[:-1]) & (borders[1:] <= end[load])
-            sizes = np.where(is_own, 0, np.diff(borders) * column.mean_row_bytes)
-            for page, size in enumerate(sizes.tolist(), start=begin):
-                if not shared.has(name, page, size) and is_counted[load]:
-                    reads[name] += 1
-                    stored[name] += column.locate(page).compressed_size
-    return {name: (reads[name], stored[name]) for name in columns}
-
-
-class _Shared:
-    """Pages of columns that several pages of tokens need; the latest used stay."""
-
-    def __init__(self, memory: int) -> None:
-        self._held: OrderedDict[tuple[str, int], int] = OrderedDict()
-        self._free = memory // CACHE_SHARE
-
-    def has(self, name: str, page: int, size: int) -> bool:
-        """Return whether a page is in memory, and keep it from now on."""
-        was_held = (name, page) in self._held
-        if size:
-            self._free += self._held.pop((name, page), 0) - size
-            self._held[name, page] = size
-            while self._free < 0 and len(self._held) > 1:
-                self._free += self._held.popitem(last=False)[1]
-        return was_held
+    pages, times = np.unique(loaded, return_counts=True)
+    first, end = index.first_rows(pages), index.first_rows(pages + 1)
+    has_rows, found = first < end, dict[str, tuple[float, float]]()
+    for name, column in columns.items():
+        borders = (column.pages_of_rows(at[has_rows]) for at in (first, end - 1))
+        reads = np.zeros(len(column))
+        for begin, last, count in zip(*borders, times[has_rows], strict=True):
+            np.maximum(reads[begin : last + 1], count, out=reads[begin : last + 1])
+        stored = column.stored_bytes(np.arange(len(column)))
+        found[name] = float(reads.sum()), float((reads * stored).sum())
+    return found
 
 
 def _are_slices(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +14,11 @@ from pagefeed.core.batches import make_run
 from pagefeed.core.loader import Loader
 from pagefeed.core.order import Costs
 from pagefeed.core.run import Run, gathered
-from pagefeed.core.sequences import Cut, JoinedIndex
+from pagefeed.core.sequences import Cut
 from pagefeed.documents import Documents
 from pagefeed.reports.sampling import check_counted
 
 Float64Array: TypeAlias = npt.NDArray[np.float64]
-_Number = TypeVar("_Number", np.int64, np.float64)
 
 MOST_SEQUENCES = 1 << 17
 """Sequences looked at, from the begin of an epoch on."""
@@ -37,14 +36,6 @@ class StepCosts:
     """``slowest`` without the balance."""
     spread_unbalanced: float
     """``spread`` without the balance."""
-    variance_within: float
-    """Variance of what the sequences of a step cost, over that of all sequences; the
-    mean of steps. About 1 for steps drawn at random, 0 if all cost the same."""
-    same_source_pairs: float
-    """Share of the pairs of sequences of a step, over all ranks, that are of one
-    dataset of a mixture, or of one file of a dataset."""
-    same_source_pairs_random: float
-    """``same_source_pairs`` of steps drawn at random."""
     padding: float | None
     """Share of the places in batches of padded documents that hold no token; None of
     other sequences, whose padding does not depend on the order."""
@@ -74,22 +65,6 @@ class _FirstSteps:
         means = np.maximum(self.costs.mean(axis=(1, 2)), np.finfo(np.float64).tiny)
         return float(self.slowest.mean()), float(means.std() / means.mean())
 
-    @property
-    def variance_within(self) -> float:
-        """Variance of costs within a step over that of all; 1 if all cost the same."""
-        costs = _in_rows(self.costs)
-        if costs.size == 0 or costs.shape[1] == 1 or not (total := costs.var()):
-            return 1.0
-        return float(costs.var(axis=1, ddof=1).mean() / total)
-
-    def same_source(self, index: JoinedIndex) -> tuple[float, float]:
-        """Share of pairs of one source in steps, and in all that was looked at."""
-        steps = _in_rows(self.sequences)
-        source = _sources(index, steps.ravel()).reshape(steps.shape)
-        num_sources = source.max(initial=0) + 1
-        step_source = np.arange(len(steps))[:, None] * num_sources + source
-        return _pairs(step_source, *steps.shape), _pairs(source, 1, steps.size)
-
 
 def step_costs(loader: Loader, balance: BalanceLike = None) -> StepCosts:
     """Return what steps will cost, from the order and the lengths of documents alone.
@@ -108,16 +83,12 @@ def step_costs(loader: Loader, balance: BalanceLike = None) -> StepCosts:
     """
     check_counted(loader, "step_costs")
     run, with_it, without = _both(loader, balance)
-    pairs, pairs_random = with_it.same_source(run.index)
     both = [_padding(loader.sequences, run, steps) for steps in (with_it, without)]
     return StepCosts(
         slowest=with_it.figures[0],
         spread=with_it.figures[1],
         slowest_unbalanced=without.figures[0],
         spread_unbalanced=without.figures[1],
-        variance_within=with_it.variance_within,
-        same_source_pairs=pairs,
-        same_source_pairs_random=pairs_random,
         padding=both[0],
         padding_unbalanced=both[1],
     )
@@ -146,11 +117,6 @@ def _padding(sequences: Cut, run: Run, steps: _FirstSteps) -> float | None:
     return float(1 - lengths.sum() / (longest.sum() * run.batch_size))
 
 
-def _in_rows(values: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
-    """Reshape [steps, batch_size, ranks] to [steps, sequences]."""
-    return values.reshape(len(values), values.shape[1] * values.shape[2])
-
-
 def _both(loader: Loader, balance: BalanceLike) -> tuple[Run, _FirstSteps, _FirstSteps]:
     """Return the run with a balance, and its first steps with it and without."""
     settings = loader.view().settings
@@ -171,18 +137,3 @@ def _steps(run: Run, costs: Costs) -> _FirstSteps:
     numbers = finished(gathered(sequences_at)).numbers
     sequences = numbers.reshape(-1, run.batch_size, run.world_size)
     return _FirstSteps(sequences, costs(numbers).reshape(sequences.shape))
-
-
-def _sources(index: JoinedIndex, sequences: Int64Array) -> Int64Array:
-    """Return the dataset of a mixture, or the file of a dataset, of each sequence."""
-    if len(index.parts) > 1:
-        return index.dataset_of(sequences)
-    first = index.parts[0].file_first_sequence
-    return np.searchsorted(first, sequences, side="right")
-
-
-def _pairs(groups: Int64Array, draws: int, size: int) -> float:
-    """Return the share of pairs inside ``draws`` draws that are of one group."""
-    possible = draws * size * (size - 1)
-    counts = np.unique(groups, return_counts=True)[1].astype(np.float64)
-    return float((counts * (counts - 1)).sum() / max(1, possible))

@@ -161,12 +161,6 @@ def facts_of_plan(plan: Any) -> Facts:
             f"{now.slowest:.2f} of the mean ({now.slowest_unbalanced:.2f} without "
             f"balance); steps vary by {now.spread:.0%} ({now.spread_unbalanced:.0%})"
         )
-        facts["variance of costs within a step"] = (
-            f"{now.variance_within:.2f} of that of all sequences (random 1.00)"
-        )
-        facts["pairs of a step from one source"] = (
-            f"{now.same_source_pairs:.1%} (random {now.same_source_pairs_random:.1%})"
-        )
         if now.padding is not None:
             facts["padding of batches"] = (
                 f"{now.padding:.1%} ({now.padding_unbalanced:.1%} without balance)"

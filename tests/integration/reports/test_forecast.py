@@ -15,7 +15,6 @@ from pagefeed.cli import main
 from pagefeed.core.run import Cursor
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports import Leg, forecast, rehearsal, verify
-from pagefeed.reports.rehearsal import _page_reads, _Shared
 
 LENGTH = 64
 
@@ -179,35 +178,6 @@ def test_same_page_pairs_are_those_of_the_batches(token_files):
         shuffled.same_file_pairs_random, rel=0.5
     )
     assert shuffled.same_page_pairs < ordered.same_page_pairs
-
-
-def test_pages_that_one_page_of_tokens_needs_come_again_with_it(tmp_path):
-    table = pa.table(
-        {"input_ids": [[7] * 4] * 1000, "id": [f"{n:0500}" for n in range(1000)]}
-    )
-    options: dict[str, Any] = {"use_dictionary": False, "write_batch_size": 4}
-    pq.write_table(table, tmp_path / "a.parquet", data_page_size=2000, **options)
-    data = pf.parquet(tmp_path, column="input_ids", metadata=["id"])
-    pages = np.arange(len(data.index))
-    columns: dict[str, Any] = {"id": data.source_of("id")}
-
-    def reads(uses: Any, is_counted: Any) -> float:
-        cut = pf.Windows(LENGTH).index(data.spans)
-        counted = np.broadcast_to(is_counted, len(uses))
-        return _page_reads(cut, data.index, columns, uses, counted, 1 << 30)["id"][0]
-
-    once, twice = reads(pages, is_counted=True), np.tile(pages, 2)
-    assert once > 4 * len(pages)
-    assert 1.6 * once < reads(twice, is_counted=True) < 2 * once
-    # The first half has only what the second finds in memory.
-    half = np.arange(len(twice)) >= len(pages)
-    assert reads(twice, half) == reads(twice, is_counted=True) - once
-
-
-def test_of_shared_pages_those_used_last_stay():
-    shared = _Shared(memory=8 * 10)  # An eighth is for them.
-    was_held = [shared.has("id", page, 5) for page in (0, 1, 0, 2, 0, 1)]
-    assert was_held == [False, False, True, False, True, False]
 
 
 @pytest.mark.parametrize("shuffle", SHUFFLES)

@@ -105,8 +105,6 @@ def test_figures_of_steps_are_those_of_the_run(folders):
     assert told.slowest_unbalanced == pytest.approx(slowest(plain))
     assert told.spread == pytest.approx(spread(dealt))
     assert told.spread_unbalanced == pytest.approx(spread(plain))
-    within = dealt.reshape(len(dealt), -1).var(axis=1, ddof=1).mean() / dealt.var()
-    assert told.variance_within == pytest.approx(within)
 
 
 def test_sequences_of_one_length_and_joined_ones_have_no_such_padding(folders):

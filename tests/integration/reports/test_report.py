@@ -115,7 +115,7 @@ def test_a_page_draws_what_steps_cost(folder, batch_size):
         assert_inside(made)
     page = Page(made)
     assert "Costs of steps" in page.titles
-    assert "variance of costs within a step" in page.text
+    assert "slowest rank of a step" in page.text
     charts = made.partition("Costs of steps")[2].partition("</section>")[0]
     points = re.findall('polyline class="series" points="([^"]*)"', charts)
     assert [len(line.split()) for line in points] == [num_steps] * 2

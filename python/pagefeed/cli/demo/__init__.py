@@ -1,12 +1,11 @@
-"""Real text to shuffled, resumed batches, on this machine, in about a minute.
+"""Texts to shuffled, resumed batches, on this machine, in some seconds.
 
-Takes the text of Python's standard library, writes it as Parquet, trains a byte-level
-BPE on the spot, counts tokens once, feeds shuffled batches straight from the text,
-tokenized as it is read, stops in the middle, resumes, and checks that nothing was lost
-or repeated.
+Writes example texts as Parquet, trains a byte-level BPE on the spot, counts tokens
+once, feeds shuffled batches straight from the text, tokenized as it is read, stops in
+the middle, resumes, and checks that nothing was lost or repeated.
 
-With --data FOLDER it writes example data instead: texts, tokens, chats and a tokenizer,
-as the guides use them.
+With --data FOLDER it only writes the example data: texts, tokens, chats and a
+tokenizer, as the guides use them.
 
 For example:
   pagefeed demo --data corpus

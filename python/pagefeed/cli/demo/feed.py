@@ -1,4 +1,4 @@
-"""Feed the demo's corpus, stop in the middle, resume, and prove it exact."""
+"""Feed the example data, stop in the middle, resume, and prove it exact."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pagefeed.cli.demo.corpus import make_corpus
+from pagefeed.cli.demo.data import write_data
 from pagefeed.core._base import Work, format_bytes
 from pagefeed.core.batches import Batch
 from pagefeed.core.loader import Loader
@@ -25,15 +25,15 @@ def run_demo(
     *, folder: Path, length: int, batch_size: int, memory: str, seed: int
 ) -> int:
     """Run the demonstration and return 0 if the resumed run continued exactly."""
-    print("1. The standard library's texts as Parquet, their tokens counted once")
-    files = make_corpus(folder)
+    print("1. Example texts as Parquet, their tokens counted once")
+    write_data(folder)
     tokenizer = Tokenizer(folder / "tokenizer.json")
-    texts = parquet(files, column="text", cache_dir=folder / "index")
+    texts = parquet(folder / "web", column="text", cache_dir=folder / "index")
     dataset = texts.tokenize(tokenizer)
     started = time.perf_counter()
     index = dataset.index
     print(
-        f"  {len(files)} files, {index.num_rows:,} documents, "
+        f"  {len(index.files)} files, {index.num_rows:,} documents, "
         f"{index.num_values:,} tokens in {len(index):,} pages, "
         f"{time.perf_counter() - started:.1f} s with {tokenizer.engine}"
     )

@@ -18,7 +18,7 @@ from pagefeed.prepare.texts.records import (
 )
 from pagefeed.prepare.texts.streams import Reader, opened
 from pagefeed.prepare.texts.tables import check_columns_of
-from pagefeed.selection import check_years, int96_columns, is_coarse, rows_at_once
+from pagefeed.selection import rows_at_once
 
 READ_BYTES = 2 << 20
 """Bytes of rows that pyarrow reads at once; both fewer and more are slower."""
@@ -56,9 +56,6 @@ class ParquetReader(Reader):
             end = rows + groups[group_number].num_rows
             try:
                 with translated(file_range.file):
-                    _check_years(
-                        storage, file, file_range.file, group_number, wanted.columns
-                    )
                     most = rows_at_once(
                         storage,
                         file_range.file,
@@ -106,54 +103,11 @@ def _batches(
         first += len(batch)
 
 
-def _check_years(
-    storage: Storage, file: Any, path: str, group: int, columns: list[str]
-) -> None:
-    """Refuse INT96 timestamps of a row group that would wrap around.
-
-    Raises:
-        UnsupportedError: If the unit in which they are read does not hold one.
-    """
-    int96 = int96_columns(file)
-    names = {name.partition(".")[0] for name in int96}.intersection(columns)
-    if not names:
-        return
-    unit = "us" if is_coarse(file, int96) else "ns"
-    coarse = _open(storage, path, unit="s")
-    table = coarse.read_row_group(group, columns=sorted(names), use_threads=False)
-    for name in table.column_names:
-        for chunk in table[name].chunks:
-            for times in _timestamps(chunk):
-                check_years(name, times, unit, path)
-
-
-def _timestamps(array: Any) -> Iterator[Any]:
-    """Yield the arrays of timestamps in an array, those in structs and lists too."""
-    types = arrow("pyarrow.types")
-    if types.is_timestamp(array.type):
-        yield array
-    elif types.is_map(array.type):
-        yield from _timestamps(array.keys)
-        yield from _timestamps(array.items)
-    elif types.is_struct(array.type):
-        for field in array.flatten():
-            yield from _timestamps(field)
-    elif types.is_nested(array.type):
-        yield from _timestamps(array.flatten())
-
-
 def _opened(storage: Storage, file: str) -> Any:
-    """Open a file; INT96 timestamps have microseconds where its writer had no finer."""
-    parquet_file = _open(storage, file)
-    int96 = int96_columns(parquet_file)
-    is_fine = not int96 or not is_coarse(parquet_file, int96)
-    return parquet_file if is_fine else _open(storage, file, unit="us")
-
-
-def _open(storage: Storage, file: str, unit: str | None = None) -> Any:
+    """Open a file; INT96 timestamps have microseconds, which hold any year."""
     return arrow("pyarrow.parquet").ParquetFile(
         opened(storage, file),
-        coerce_int96_timestamp_unit=unit,
+        coerce_int96_timestamp_unit="us",
         page_checksum_verification=True,
         # Without buffers, or with those ahead, it reads whole column chunks.
         buffer_size=READ_BYTES,

@@ -31,6 +31,7 @@ from pagefeed.prepare.texts.streams import Reader, opened, with_compressed
 
 _ARROW_MAGIC = b"ARROW1"
 SEEN_BYTES = 1 << 20
+"""Bytes of CSV that decide on the types of columns."""
 
 
 class Csv(Reader):
@@ -53,11 +54,14 @@ class Csv(Reader):
         }
 
     def _schema(self, storage: Storage, file: str) -> Any:
-        def schema(size: int) -> Iterator[Any]:
+        for size in (SEEN_BYTES, RECORD_BYTES):
             with opened(storage, file) as stream:
-                yield _reader(stream, file, size, lambda _: "skip").schema
-
-        return next(_with_long_rows(schema, SEEN_BYTES, RECORD_BYTES))
+                try:
+                    return _reader(stream, file, size, lambda _: "skip").schema
+                except arrow().ArrowInvalid:  # A row may be longer.
+                    if size == RECORD_BYTES:
+                        raise
+        return None
 
     def read(
         self, storage: Storage, file_range: FileRange, wanted: Wanted
@@ -81,63 +85,46 @@ class Csv(Reader):
             include_columns=wanted.columns,
             strings_can_be_null=False,
         )
-        before = 0
-        rejected: list[Rejected] = []
-        num_reported = 0
+        before, rejected = 0, list[Rejected]()
 
-        def tables(size: int) -> Iterator[Any]:
-            num_seen, num_again = 0, num_reported
-            rejected.clear()
+        def skip(row: Any) -> str:
+            rejected.append(_other_columns(row, file))
+            return "skip"
 
-            def skip(row: Any) -> str:
-                nonlocal num_again
-                num_again -= 1
-                if num_again < 0:
-                    rejected.append(_other_columns(row, file))
-                return "skip"
-
-            with opened(storage, file) as stream:
-                for batch in _reader(stream, file, size, skip, options):
-                    # A second read with larger blocks skips rows that were yielded.
-                    new = batch[max(0, before - num_seen) :]
-                    num_seen += len(batch)
-                    if len(new):
-                        yield pa.Table.from_batches([new])
-
-        for table in _with_long_rows(tables, wanted.batch_bytes, wanted.record_bytes):
-            yield Batch(
-                table,
-                lambda row, before=before: f"row {before + row + 1} of the sound",  # type: ignore[misc]
-                tuple(rejected),
-            )
-            num_reported += len(rejected)
-            rejected.clear()
-            before += len(table)
+        # A block holds the largest row that may be.
+        size = max(wanted.batch_bytes, wanted.record_bytes)
+        with opened(storage, file) as stream:
+            try:
+                for block in _reader(stream, file, size, skip, options):
+                    for table in _parts(pa.Table.from_batches([block]), wanted):
+                        yield Batch(
+                            table,
+                            lambda row, before=before: (
+                                f"row {before + row + 1} of the sound"
+                            ),  # type: ignore[misc]
+                            tuple(rejected),
+                        )
+                        rejected.clear()
+                        before += len(table)
+            except pa.ArrowInvalid as problem:
+                if "straddling" not in str(problem):
+                    raise
+                raise CorruptFileError(too_long(wanted.record_bytes)) from None
         for record in rejected:
             yield rejection(record, wanted)
+
+
+def _parts(table: Any, wanted: Wanted) -> Iterator[Any]:
+    """Yield a table in parts of about the bytes of a batch."""
+    step = max(1, wanted.batch_bytes * len(table) // max(1, table.nbytes))
+    for begin in range(0, len(table), step):
+        yield table[begin : begin + step]
 
 
 def _other_columns(row: Any, file: str) -> Rejected:
     error = f"{row.actual_columns} values for {row.expected_columns} columns"
     position = "a row" if row.number is None else f"row {row.number}"
     return Rejected(file, position, error)
-
-
-def _with_long_rows(
-    read: Callable[[int], Iterator[Any]], size: int, most: int
-) -> Iterator[Any]:
-    """Read with blocks of ``size`` bytes, then with larger ones if a row needs them."""
-    for block_bytes in (size, max(size, most)):
-        try:
-            yield from read(block_bytes)
-        except GeneratorExit:
-            raise
-        except arrow().ArrowInvalid as problem:
-            if "straddling" not in str(problem):
-                raise
-        else:
-            return
-    raise CorruptFileError(too_long(most))
 
 
 def _reader(
@@ -201,13 +188,12 @@ class ArrowFile(Reader):
                 table = arrow().Table.from_batches([batch]).select(wanted.columns)
                 # Offsets come from the file: check them before any use.
                 table.validate(full=True)
-                step = max(1, wanted.batch_bytes * len(table) // max(1, table.nbytes))
-                for at in range(0, len(table), step):
+                for part in _parts(table, wanted):
                     yield Batch(
-                        table[at : at + step],
-                        lambda row, first=rows + at: f"row {before() + first + row}",  # type: ignore[misc]
+                        part,
+                        lambda row, first=rows: f"row {before() + first + row}",  # type: ignore[misc]
                     )
-                rows += len(table)
+                    rows += len(part)
 
 
 def _ipc_reader(stream: Any, *, is_file: bool) -> Any:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from pagefeed import _core
 from pagefeed.core._base import Int64Array, distinct
 from pagefeed.errors import TokenRangeError
+from pagefeed.prepare.parquet_sinks import ListSink
 from pagefeed.prepare.texts import Batch, Rejected, arrow, fitting, too_long
 from pagefeed.prepare.tokenizing.job import Job
 from pagefeed.tokenizer import IGNORED, LABELS, Rows, Tokenizer
@@ -37,24 +38,20 @@ class Encoded(NamedTuple):
     """Rows with too few or too many tokens, by reason."""
 
 
-def shard_schema(job: Job) -> Any:
-    """Return the columns of shards, with the record of the tokenizer."""
-    pa = arrow()
-    fields = [pa.field(job.column, _lists(_token_type(job)), nullable=False)]
-    if job.has_labels:
-        fields.append(pa.field(LABELS, _lists(pa.int32()), nullable=False))
-    fields += [pa.field(name, job.wanted.kept[name]) for name in job.written]
+def sink_of(job: Job, name: str) -> ListSink:
+    """Return a file of a shard, with the record of the tokenizer."""
+    is_narrow = job.tokenizer.vocab_size <= 1 << 16
+    lists = {job.column: "uint16" if is_narrow else "uint32"}
     record = json.dumps(job.tokenizer.record, sort_keys=True)
-    return pa.schema(fields, metadata={"pagefeed.tokenizer": record})
-
-
-def _token_type(job: Job) -> Any:
-    pa = arrow()
-    return pa.uint16() if job.tokenizer.vocab_size <= 1 << 16 else pa.uint32()
-
-
-def _lists(kind: Any) -> Any:
-    return arrow().list_(arrow().field("element", kind, nullable=False))
+    return ListSink(
+        job.folder.writer(name),
+        lists | ({LABELS: "int32"} if job.has_labels else {}),
+        arrow().schema([(name, job.wanted.kept[name]) for name in job.written]),
+        compression=job.compression,
+        page_bytes=job.page_bytes,
+        metadata={"pagefeed.tokenizer": record},
+        num_ids=job.tokenizer.vocab_size,
+    )
 
 
 def encode(

@@ -11,11 +11,12 @@ from typing import Any
 from pagefeed.core._base import Work, near_name
 from pagefeed.core.dataset import folder_columns
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError, UnsupportedError
+from pagefeed.prepare.parquet_sinks import Compression
 from pagefeed.prepare.texts import FileRange, Inputs, Wanted, arrow, ranges_of, types_of
 from pagefeed.remote import OutputFolder
 from pagefeed.tokenizer import Rows, Tokenizer
 
-VERSION = 7
+VERSION = 8
 TEXT_PER_SHARD = 2
 """Bytes of text for a byte of a shard, so that a task has about one shard."""
 SETTINGS = ("column", "shard_bytes", "page_bytes", "compression", "on_error")
@@ -54,7 +55,7 @@ class Job:
     """Bytes after which a shard is complete."""
     page_bytes: int
     """Approximate bytes of a page of tokens before compression."""
-    compression: str
+    compression: Compression
     on_error: str
     folder: OutputFolder
     """Folder of the shards."""
