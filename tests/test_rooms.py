@@ -50,7 +50,6 @@ USES = {
     "integrations": {
         "documents",
         "launch",
-        "metrics",
         "mixing",
         "mixture",
         "prompts",
