@@ -7,8 +7,6 @@ hours or gigabytes, and nothing ends it from outside.
 from __future__ import annotations
 
 import re
-import sys
-import threading
 from collections.abc import Iterable, Sized
 from types import BuiltinMethodType
 from typing import Any
@@ -27,15 +25,20 @@ WIDTHS = frozenset(
     ("batch", "center", "expandtabs", "indent", "ljust", "rjust", "slice", "zfill")
 )
 """Filters and methods that fill up to a width."""
+INSERTING = frozenset(("%", "format", "join", "translate"))
+"""Operators, filters and methods that put what they are given into a text."""
 TEXT = (str, bytes)
 LISTS = (list, tuple, dict, range)
 MADE = (str, bytes, list, tuple)
 
 
-class Steps(threading.local):
-    """Counts the work of the rendering on this thread: steps, and bytes."""
+class Steps:
+    """Counts the work of one rendering: steps, and bytes."""
 
-    left = MOST_STEPS * STEP
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = MOST_STEPS * STEP
 
     def take(self, size: int) -> None:
         """Count bytes."""
@@ -56,21 +59,29 @@ class Steps(threading.local):
 
     def weigh(self, value: Any) -> Any:
         """Count all that is in a value, however often it is in there."""
-        if type(value) is str:
+        if isinstance(value, TEXT):
             self.take(len(value))
-        elif isinstance(value, TEXT):
-            self.take(sys.getsizeof(value))
         elif isinstance(value, LISTS):
-            inside = [value]
+            inside, size = [value], 0
             while inside:
                 part = inside.pop()
                 if isinstance(part, TEXT):
-                    self.take(sys.getsizeof(part))
+                    size += len(part)
                 elif isinstance(part, LISTS):
-                    self.take(STEP * len(part))
+                    self.take(size + STEP * len(part))
+                    size = 0
                     inside += part if not isinstance(part, range) else ()
                     inside += part.values() if isinstance(part, dict) else ()
+            self.take(size)
         return value
+
+    def member_of(self, value: Any) -> Any:
+        """Count what is searched; a dictionary finds its keys at once."""
+        return value if type(value) is dict else self.weigh(value)
+
+    def shown(self, value: Any) -> Any:
+        """Count what becomes a text; texts were counted when they were made."""
+        return value if type(value) is str else self.weigh(value)
 
     def made(self, value: Any) -> Any:
         """Count a text or list that was made, without what is in it."""
@@ -114,8 +125,11 @@ class Steps(threading.local):
 
     def before_text(self, name: str, text: Any, *given: Any) -> None:
         """Count what a method or filter of a text is given and what it makes."""
-        if not given and name not in ("format", "%"):
-            return self.take(len(text))
+        if name not in INSERTING:
+            if not given:
+                return self.take(len(text))
+            if len(given) == 1 and type(given[0]) is str:
+                return self.take(len(text) + (len(text) * len(given[0]) >> 4))
         self.take(len(text) + (len(text) * _greatest_length(given) >> 4))
         numbers = [number for number in given if isinstance(number, int)]
         if name == "replace" and len(given) > 1 and isinstance(given[0], str):

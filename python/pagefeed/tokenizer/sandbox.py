@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Iterator
+from types import BuiltinMethodType
 from typing import Any
 
 from pagefeed.core._base import require
@@ -25,6 +26,9 @@ COMPARING: tuple[str, ...] = (
     "greaterthan",
 )
 COMPARING += ("gt", "in", "le", "lessthan", "lt", "ne")
+TEXTS = frozenset(("string", "tojson", "trim", "_tilde"))
+"""Filters that make texts alone."""
+OF_DICTIONARIES = frozenset(dir(dict))
 SLOW = ("pprint", "striptags", "urlize", "wordwrap")
 """Filters that no chat needs, and that take a time beyond all sizes."""
 
@@ -34,7 +38,7 @@ class TemplateRefusal(Exception):  # noqa: N818 - it may be the template's own
 
 
 class Sandbox:
-    """A template, compiled.
+    """A template, compiled once for each of the threads that render at the same time.
 
     Args:
         text: The template, in Jinja.
@@ -47,10 +51,15 @@ class Sandbox:
     """
 
     def __init__(self, text: str, mark: str, now: Callable[[str], str]) -> None:
-        self._steps = Steps()
-        environment = _environment(mark, now, self._steps)
+        self._made_of = text, mark, now
+        self._idle = [self._compiled()]
+
+    def _compiled(self) -> tuple[Steps, Any]:
+        text, mark, now = self._made_of
+        steps = Steps()
+        environment = _environment(mark, now, steps)
         try:
-            self._template = environment.from_string(text)
+            return steps, environment.from_string(text)
         except Exception as problem:
             raise TemplateRefusal(_described(problem)) from problem
 
@@ -60,10 +69,15 @@ class Sandbox:
         Raises:
             TemplateRefusal: If it raises an error, or exceeds a limit.
         """
-        self._steps.left = MOST_STEPS * STEP
+        try:
+            compiled = self._idle.pop()
+        except IndexError:  # Others render.
+            compiled = self._compiled()
+        steps, template = compiled
+        steps.left = MOST_STEPS * STEP
         parts, size = [], 0
         try:
-            for text in self._template.generate(**variables):
+            for text in template.generate(**variables):
                 parts.append(text)
                 size += len(text)
                 check_made(size)
@@ -72,6 +86,8 @@ class Sandbox:
             raise TemplateRefusal("it takes too much memory") from problem
         except Exception as problem:  # The template may raise anything.
             raise TemplateRefusal(_described(problem)) from problem
+        finally:
+            self._idle.append(compiled)
 
 
 def _described(problem: Exception) -> str:
@@ -102,7 +118,6 @@ def _environment(mark: str, now: Callable[[str], str], steps: Steps) -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
         extensions=[_generation(jinja, extension, mark), extension.loopcontrols],
-        finalize=lambda value: value if type(value) is str else steps.weigh(value),
     )
     environment.filters["tojson"] = as_json
     for name in SLOW:
@@ -114,12 +129,8 @@ def _environment(mark: str, now: Callable[[str], str], steps: Steps) -> Any:
     ):
         for name in names:
             table[name] = _counted(name, table[name], steps)
-    # Filters that take the context are never evaluated at compile time.
-    for name in ("count", "weigh", "made", "tilde"):
-        own = getattr(steps, name)
-        environment.filters[f"_{name}"] = jinja.pass_context(
-            lambda _, value, own=own: own(value)
-        )
+    for name in ("count", "made", "member_of", "shown", "tilde", "weigh"):
+        environment.filters[f"_{name}"] = getattr(steps, name)
     environment.globals |= {"raise_exception": refuse, "strftime_now": now}
     return environment
 
@@ -174,10 +185,22 @@ def _limited(jinja: Any, sandbox: Any, steps: Steps) -> Any:
         def _parse(self, *given: Any) -> Any:
             return counting.rewritten(super()._parse(*given))
 
+        def getattr(self, value: Any, name: str) -> Any:
+            if type(value) is dict and name in value and name not in OF_DICTIONARIES:
+                return value[name]
+            return super().getattr(value, name)
+
         def call(self, context: Any, function: Any, *given: Any, **named: Any) -> Any:
             steps.take(STEP)
-            steps.before_call(function, given, named)
-            return steps.made(super().call(context, function, *given, **named))
+            if type(function) is BuiltinMethodType and type(function.__self__) is str:
+                for name in ("_loop_vars", "_block_vars"):
+                    named.pop(name, None)  # What else is called may ask for them.
+                owner = function.__self__
+                steps.before_text(function.__name__, owner, *given, *named.values())
+                return made(function(*given, **named))
+            if type(function) is not jinja.runtime.Macro:
+                steps.before_call(function, given, named)
+            return made(super().call(context, function, *given, **named))
 
         def call_binop(self, _: Any, operator: str, *both: Any) -> Any:
             left, right = both
@@ -201,6 +224,7 @@ class _Rewriter:
             nodes.Tuple: self._literal,
             nodes.Dict: self._literal,
             nodes.Getitem: self._item,
+            nodes.Output: self._output,
         }
 
         class Rewriting(visitor.NodeTransformer):  # type: ignore[misc]
@@ -235,7 +259,9 @@ class _Rewriter:
             return node  # A text of another length differs at once.
         for operand in operands:
             if not self._is_fixed(operand.expr):
-                operand.expr = self._filtered(operand.expr, "_weigh")
+                is_searched = operand is not node and operand.op in ("in", "notin")
+                name = "_member_of" if is_searched else "_weigh"
+                operand.expr = self._filtered(operand.expr, name)
         return node
 
     def _literal(self, node: Any) -> Any:
@@ -243,6 +269,24 @@ class _Rewriter:
         if not is_read or self._is_fixed(node):
             return node
         return self._filtered(node, "_weigh")
+
+    def _output(self, node: Any) -> Any:
+        node.nodes = [
+            part if self._is_text(part) else self._filtered(part, "_shown")
+            for part in node.nodes
+        ]
+        return node
+
+    def _is_text(self, node: Any) -> bool:
+        """Whether a node is a text, unless it fails."""
+        match type(node):
+            case self._nodes.Add:
+                return self._is_text(node.left) or self._is_text(node.right)
+            case self._nodes.Filter:
+                return node.name in TEXTS
+            case self._nodes.Const:
+                return isinstance(node.value, str)
+        return isinstance(node, self._nodes.TemplateData)
 
     def _item(self, node: Any) -> Any:
         is_slice = isinstance(node.arg, self._nodes.Slice)
