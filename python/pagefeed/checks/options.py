@@ -78,6 +78,7 @@ OPTIONS: tuple[Option, ...] = (
     *(Option(f"shuffle={kind!r}", partial(_is_shuffled, kind)) for kind in FINAL_KINDS),
     Option("Shuffle(window=)", lambda s: s.shuffle.window != "auto"),
     Option("Shuffle(passes=)", lambda s: s.shuffle.passes > 1),
+    Option("Shuffle(nodes=)", lambda s: s.shuffle.nodes),
     Option(
         "batch_tokens=",
         lambda s: s.batch_tokens is not None,
@@ -203,6 +204,7 @@ def check_options(settings: LoaderSettings) -> None:
                 )
     _check_parts(settings)
     _check_fleet(settings)
+    _check_nodes(settings)
     tokenizer = _tokenizer_of_texts(settings)
     warn_of_texts(tokenizer, settings.sequences, settings.fields)
 
@@ -221,6 +223,32 @@ def _check_fleet(settings: LoaderSettings) -> None:
         raise InvalidArgumentError(
             f"global_batch_size={settings.global_batch_size} has stages, and weights "
             "of a mixture change at steps of one size: give one size"
+        )
+
+
+def _check_nodes(settings: LoaderSettings) -> None:
+    """Refuse settings that move sequences between nodes; warn of other ranks."""
+    nodes, world_size = settings.shuffle.nodes, settings.world_size
+    if nodes is None:
+        return
+    asked = {
+        "balance=": settings.balance,
+        "batch_tokens=": settings.batch_tokens,
+        "global_batch_size=": settings.fleet,
+        "epochs=": settings.epochs != 1 and settings.dataset.kind != "mixture",
+    }
+    for name in (name for name, is_asked in asked.items() if is_asked):
+        raise InvalidArgumentError(
+            f"{name} gives ranks sequences of all nodes, so that Shuffle(nodes={nodes})"
+            f" has no use: leave one of the two out"
+            + ", and iterate once for each epoch"
+            * (name == "epochs=")
+        )
+    if world_size != nodes[0] * nodes[1]:
+        warn_user(
+            f"{settings.shuffle!r} is of {nodes[0] * nodes[1]} ranks, and this run has "
+            f"{world_size}: the order stays, and each rank reads files of all nodes",
+            PagefeedWarning,
         )
 
 

@@ -115,6 +115,11 @@ MAKES: dict[str, Any] = {
     **{f"shuffle={kind!r}": {"shuffle": kind} for kind in FINAL_KINDS},
     "Shuffle(window=)": {"shuffle": pf.Shuffle(window=100)},
     "Shuffle(passes=)": {"shuffle": pf.Shuffle(passes=2)},
+    "Shuffle(nodes=)": {
+        "shuffle": pf.Shuffle(nodes=(2, 1)),
+        "world_size": 2,
+        "rank": 1,
+    },
     "batch_tokens=": {"batch_size": None, "batch_tokens": 64},
     "global_batch_size=": {"batch_size": None, "global_batch_size": 4},
     "lengths=": {"lengths": [(0, LENGTH // 2), (5, LENGTH)]},

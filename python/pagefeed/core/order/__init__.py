@@ -26,6 +26,7 @@ from pagefeed.core.order.keys import (
     hash64,
 )
 from pagefeed.core.order.lanes import NODE_BYTES, Lanes, choose_num_lanes
+from pagefeed.core.order.nodes import NodesOrder
 from pagefeed.core.order.permutation import Permutation
 from pagefeed.core.order.shuffle import (
     FINAL_KINDS,
@@ -50,6 +51,7 @@ __all__ = [
     "EpochOrder",
     "KeyPart",
     "Lanes",
+    "NodesOrder",
     "Ordered",
     "Permutation",
     "Shuffle",

@@ -80,6 +80,9 @@ class Shuffle:
         passes: How often a block is read in an epoch, each time for another share of
             its units. More passes read more, and put fewer units of one page near each
             other.
+        nodes: Number of nodes, and of ranks on each: ``(4, 8)``. Every node then reads
+            a part of the files of its own in each epoch, and shuffles it alone. By
+            default all nodes read all files. See docs/recipes/files-of-each-node.md.
 
     Raises:
         InvalidArgumentError: A setting is unknown, or two do not fit together.
@@ -92,6 +95,7 @@ class Shuffle:
     block: ShuffleBlock | None = "page"
     window: int | str = "auto"
     passes: int = 1
+    nodes: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         """Check the settings, alone and together."""
@@ -113,6 +117,15 @@ class Shuffle:
                 f"passes={self.passes} does not fit shuffle {self.block!r}: give 1, or "
                 f"more with one of {list_kinds(get_args(BlockShuffle))}"
             )
+        if self.nodes is not None:
+            object.__setattr__(self, "nodes", _checked_nodes(self.nodes))
+
+    def __repr__(self) -> str:
+        nodes = f", nodes={self.nodes}" * (self.nodes is not None)
+        return (
+            f"Shuffle(block={self.block!r}, window={self.window!r}, "
+            f"passes={self.passes}{nodes})"
+        )
 
     @classmethod
     def parse(cls, value: ShuffleLike) -> Shuffle:
@@ -146,6 +159,8 @@ class Shuffle:
             settings.append(f"window={amount}{' bytes' if in_bytes else ''}")
         if self.passes != 1:
             settings.append(f"passes={self.passes}")
+        if self.nodes is not None:
+            settings.append("nodes={}x{}".format(*self.nodes))
         return f"Shuffle({', '.join(settings)})"
 
     @property
@@ -246,6 +261,21 @@ class Shuffle:
 def list_kinds(kinds: Iterable[ShuffleBlock | None]) -> str:
     """Return kinds of shuffle as text for a message."""
     return ", ".join(map(repr, kinds))
+
+
+def _checked_nodes(nodes: object) -> tuple[int, int]:
+    """Return the number of nodes and of ranks on each.
+
+    Raises:
+        InvalidArgumentError: If it is no such pair.
+    """
+    if not isinstance(nodes, tuple | list) or len(nodes) != 2:
+        raise InvalidArgumentError(
+            f"nodes={nodes!r} must be the number of nodes and of ranks on each, such "
+            "as (4, 8)"
+        )
+    count, ranks = (check_whole(number, "nodes", least=1) for number in nodes)
+    return count, ranks
 
 
 def _window_amount(window: int | str) -> tuple[int, bool]:

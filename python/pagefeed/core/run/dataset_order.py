@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -11,6 +12,7 @@ from pagefeed.core.order import (
     NODE_BYTES,
     EpochOrder,
     KeyPart,
+    NodesOrder,
     Ordered,
     Shuffle,
     SmallOrder,
@@ -46,11 +48,12 @@ class DatasetOrder:
         """The dataset."""
         self.index = self.run.indexes[self.dataset_number]
         """The sequences of the dataset."""
+        self._nodes = self.run.shuffle.nodes
         self._blocks = self._choose_blocks()
         self.num_lanes = choose_num_lanes(
             num_blocks=len(self._blocks),
             block_bytes=self._bytes_of(self._blocks),
-            world_size=self.run.world_size,
+            world_size=math.lcm(self.run.world_size, math.prod(self._nodes or ())),
             least=self.least_lanes,
             file_order=self.run.shuffle.in_order,
         )
@@ -171,15 +174,30 @@ class DatasetOrder:
             # A full shuffle has no use of lanes. In file order the lanes of a mixture
             # say themselves which place of a file is next.
             num_lanes = 1
-        order = EpochOrder(
+
+        def order(blocks: Blocks, seed: KeyPart, lanes: int) -> EpochOrder:
+            return EpochOrder(
+                blocks,
+                seed=seed,
+                epoch=epoch,
+                name=self.name,
+                shuffle=self.shuffle,
+                num_lanes=lanes,
+                window=self.window(num_lanes),
+                most_held=self.run.memory // len(self.run.datasets) // 8,
+            )
+
+        nodes = self._nodes
+        if nodes is None:
+            whole = order(self._blocks, self.seed, num_lanes)
+            is_small = SmallOrder.is_enough(self._blocks, self.shuffle)
+            return SmallOrder(whole) if is_small else whole
+        lanes = max(1, num_lanes // nodes[0])
+        # A mixture goes on counting where an epoch of a dataset ends inside a step.
+        begin = epoch * self.index.num_sequences if self.name else 0
+        return NodesOrder(
             self._blocks,
-            seed=self.seed,
-            epoch=epoch,
-            name=self.name,
-            shuffle=self.shuffle,
-            num_lanes=num_lanes,
-            window=self.window(num_lanes),
-            most_held=self.run.memory // len(self.run.datasets) // 8,
+            nodes,
+            begin % math.prod(nodes),
+            lambda part, node: order(part, derive_key(self.seed, "node", node), lanes),
         )
-        is_small = SmallOrder.is_enough(self._blocks, self.shuffle)
-        return SmallOrder(order) if is_small else order
