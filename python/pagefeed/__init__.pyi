@@ -34,6 +34,7 @@ from pagefeed.mixture import Mixture as Mixture
 from pagefeed.mixture import Stage as Stage
 from pagefeed.mixture import curriculum as curriculum
 from pagefeed.mixture import mix as mix
+from pagefeed.nodes import Nodes as Nodes
 from pagefeed.own_rows import rows as rows
 from pagefeed.parquet_files import parquet as parquet
 from pagefeed.prepare import convert as convert

@@ -239,14 +239,14 @@ def _check_nodes(settings: LoaderSettings) -> None:
     }
     for name in (name for name, is_asked in asked.items() if is_asked):
         raise InvalidArgumentError(
-            f"{name} gives ranks sequences of all nodes, so that Shuffle(nodes={nodes})"
-            f" has no use: leave one of the two out"
+            f"{name} gives ranks sequences of all nodes, so that {nodes!r} has no use: "
+            "leave one of the two out"
             + ", and iterate once for each epoch"
             * (name == "epochs=")
         )
-    if world_size != nodes[0] * nodes[1]:
+    if world_size != nodes.world_size:
         warn_user(
-            f"{settings.shuffle!r} is of {nodes[0] * nodes[1]} ranks, and this run has "
+            f"{nodes!r} are {nodes.world_size} ranks, and this run has "
             f"{world_size}: the order stays, and each rank reads files of all nodes",
             PagefeedWarning,
         )

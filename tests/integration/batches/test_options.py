@@ -116,7 +116,7 @@ MAKES: dict[str, Any] = {
     "Shuffle(window=)": {"shuffle": pf.Shuffle(window=100)},
     "Shuffle(passes=)": {"shuffle": pf.Shuffle(passes=2)},
     "Shuffle(nodes=)": {
-        "shuffle": pf.Shuffle(nodes=(2, 1)),
+        "shuffle": pf.Shuffle(nodes=pf.Nodes(2, 1)),
         "world_size": 2,
         "rank": 1,
     },

@@ -22,7 +22,7 @@ def folder(tmp_path_factory):
 
 
 def shuffled(block) -> pf.Shuffle:
-    return pf.Shuffle(block=block, nodes=(NODES, RANKS))
+    return pf.Shuffle(block=block, nodes=pf.Nodes(NODES, RANKS))
 
 
 def tokens_of_ranks(make, steps=None) -> list[list[int]]:
@@ -128,10 +128,12 @@ def test_what_moves_sequences_between_nodes_is_refused(folder):
             numbered_loader(
                 folder, shuffle=shuffled("page"), world_size=WORLD_SIZE, **options
             )
-    wrong: list[Any] = [3, (3,), (0, 2), "3x2"]
-    for nodes in wrong:
-        with pytest.raises(InvalidArgumentError, match="nodes="):
-            pf.Shuffle(nodes=nodes)
+    for numbers in ((0, 2), (3, 0)):
+        with pytest.raises(InvalidArgumentError, match=r"count=|ranks="):
+            pf.Nodes(*numbers)
+    nodes: Any = (3, 2)
+    with pytest.raises(InvalidArgumentError, match="Nodes"):
+        pf.Shuffle(nodes=nodes)
 
 
 def test_a_state_is_of_its_nodes(folder):

@@ -26,7 +26,6 @@ from pagefeed.core.order.keys import (
     hash64,
 )
 from pagefeed.core.order.lanes import NODE_BYTES, Lanes, choose_num_lanes
-from pagefeed.core.order.nodes import NodesOrder
 from pagefeed.core.order.permutation import Permutation
 from pagefeed.core.order.shuffle import (
     FINAL_KINDS,
@@ -51,7 +50,6 @@ __all__ = [
     "EpochOrder",
     "KeyPart",
     "Lanes",
-    "NodesOrder",
     "Ordered",
     "Permutation",
     "Shuffle",

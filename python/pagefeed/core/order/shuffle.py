@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 from pagefeed.core._base import check_whole, near_name, parse_bytes
 from pagefeed.core.dataset import BlockKind
@@ -51,6 +51,25 @@ ShuffleLike: TypeAlias = "Shuffle | ShuffleBlock | bool | None"
 """Values that a loader accepts as ``shuffle``."""
 
 
+class NodeParts(Protocol):
+    """Interface of the parts of nodes; :class:`Nodes` implements it."""
+
+    @property
+    def count(self) -> int:
+        """Number of nodes."""
+
+    @property
+    def ranks(self) -> int:
+        """Ranks of each."""
+
+    @property
+    def world_size(self) -> int:
+        """Ranks of all nodes."""
+
+    def order(self, blocks: Any, first: int, make: Callable[[Any, int], Any]) -> Any:
+        """Return the order of an epoch, see :meth:`Nodes.order`."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Shuffle:
     """Settings of shuffling: what is permuted, how far units mix, passes per block.
@@ -80,9 +99,8 @@ class Shuffle:
         passes: How often a block is read in an epoch, each time for another share of
             its units. More passes read more, and put fewer units of one page near each
             other.
-        nodes: Number of nodes, and of ranks on each: ``(4, 8)``. Every node then reads
-            a part of the files of its own in each epoch, and shuffles it alone. By
-            default all nodes read all files. See docs/recipes/files-of-each-node.md.
+        nodes: ``pagefeed.Nodes(count, ranks)``: each node then reads a part of the
+            files. By default all nodes read all files.
 
     Raises:
         InvalidArgumentError: A setting is unknown, or two do not fit together.
@@ -95,7 +113,7 @@ class Shuffle:
     block: ShuffleBlock | None = "page"
     window: int | str = "auto"
     passes: int = 1
-    nodes: tuple[int, int] | None = None
+    nodes: NodeParts | None = None
 
     def __post_init__(self) -> None:
         """Check the settings, alone and together."""
@@ -117,8 +135,11 @@ class Shuffle:
                 f"passes={self.passes} does not fit shuffle {self.block!r}: give 1, or "
                 f"more with one of {list_kinds(get_args(BlockShuffle))}"
             )
-        if self.nodes is not None:
-            object.__setattr__(self, "nodes", _checked_nodes(self.nodes))
+
+        if not hasattr(self.nodes, "order") and self.nodes is not None:
+            raise InvalidArgumentError(
+                f"nodes={self.nodes!r:.60} must be pagefeed.Nodes(count, ranks)"
+            )
 
     def __repr__(self) -> str:
         nodes = f", nodes={self.nodes}" * (self.nodes is not None)
@@ -160,7 +181,7 @@ class Shuffle:
         if self.passes != 1:
             settings.append(f"passes={self.passes}")
         if self.nodes is not None:
-            settings.append("nodes={}x{}".format(*self.nodes))
+            settings.append(f"nodes={self.nodes.count}x{self.nodes.ranks}")
         return f"Shuffle({', '.join(settings)})"
 
     @property
@@ -261,21 +282,6 @@ class Shuffle:
 def list_kinds(kinds: Iterable[ShuffleBlock | None]) -> str:
     """Return kinds of shuffle as text for a message."""
     return ", ".join(map(repr, kinds))
-
-
-def _checked_nodes(nodes: object) -> tuple[int, int]:
-    """Return the number of nodes and of ranks on each.
-
-    Raises:
-        InvalidArgumentError: If it is no such pair.
-    """
-    if not isinstance(nodes, tuple | list) or len(nodes) != 2:
-        raise InvalidArgumentError(
-            f"nodes={nodes!r} must be the number of nodes and of ranks on each, such "
-            "as (4, 8)"
-        )
-    count, ranks = (check_whole(number, "nodes", least=1) for number in nodes)
-    return count, ranks
 
 
 def _window_amount(window: int | str) -> tuple[int, bool]:

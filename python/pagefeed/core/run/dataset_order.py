@@ -12,7 +12,6 @@ from pagefeed.core.order import (
     NODE_BYTES,
     EpochOrder,
     KeyPart,
-    NodesOrder,
     Ordered,
     Shuffle,
     SmallOrder,
@@ -48,12 +47,14 @@ class DatasetOrder:
         """The dataset."""
         self.index = self.run.indexes[self.dataset_number]
         """The sequences of the dataset."""
-        self._nodes = self.run.shuffle.nodes
         self._blocks = self._choose_blocks()
+        nodes = self.run.shuffle.nodes
         self.num_lanes = choose_num_lanes(
             num_blocks=len(self._blocks),
             block_bytes=self._bytes_of(self._blocks),
-            world_size=math.lcm(self.run.world_size, math.prod(self._nodes or ())),
+            world_size=math.lcm(
+                self.run.world_size, nodes.world_size if nodes is not None else 1
+            ),
             least=self.least_lanes,
             file_order=self.run.shuffle.in_order,
         )
@@ -187,17 +188,14 @@ class DatasetOrder:
                 most_held=self.run.memory // len(self.run.datasets) // 8,
             )
 
-        nodes = self._nodes
-        if nodes is None:
+        if (nodes := self.run.shuffle.nodes) is None:
             whole = order(self._blocks, self.seed, num_lanes)
             is_small = SmallOrder.is_enough(self._blocks, self.shuffle)
             return SmallOrder(whole) if is_small else whole
-        lanes = max(1, num_lanes // nodes[0])
-        # A mixture goes on counting where an epoch of a dataset ends inside a step.
-        begin = epoch * self.index.num_sequences if self.name else 0
-        return NodesOrder(
+        lanes = max(1, num_lanes // nodes.count)
+        return nodes.order(
             self._blocks,
-            nodes,
-            begin % math.prod(nodes),
+            # A mixture goes on counting where an epoch ends inside a step.
+            epoch * self.index.num_sequences if self.name else 0,
             lambda part, node: order(part, derive_key(self.seed, "node", node), lanes),
         )

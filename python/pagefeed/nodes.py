@@ -1,4 +1,4 @@
-"""The order of an epoch in which each node reads a part of the files of its own."""
+"""Parts of the files for each node, shuffled alone, in one order and one state."""
 
 from __future__ import annotations
 
@@ -8,10 +8,59 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pagefeed.core._base import Int64Array
-from pagefeed.core.order.epoch_order import Ordered
-from pagefeed.core.order.permutation import checked_indices
+from pagefeed.core._base import Int64Array, check_whole
+from pagefeed.core.order import Ordered
 from pagefeed.core.sequences import Blocks
+
+__all__ = ["Nodes"]
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The nodes of a run, each of which reads a part of the files.
+
+    In every epoch, the ranks of a node deliver consecutive sequences of the files,
+    shuffled within this part. Other nodes do not open these files, apart from files
+    that two parts share. See docs/recipes/files-of-each-node.md.
+
+    Args:
+        count: Number of nodes.
+        ranks: Ranks of each node. Node n has the ranks from ``n * ranks`` on.
+
+    Raises:
+        InvalidArgumentError: If a number is below 1.
+
+    Example:
+        >>> from pagefeed import Shuffle
+        >>> Shuffle(nodes=Nodes(4, 8)).identity
+        "Shuffle('page', nodes=4x8)"
+    """
+
+    count: int
+    ranks: int
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        check_whole(self.count, "count", least=1)
+        check_whole(self.ranks, "ranks", least=1)
+
+    @property
+    def world_size(self) -> int:
+        """Ranks of all nodes."""
+        return self.count * self.ranks
+
+    def order(
+        self, blocks: Blocks, first: int, make: Callable[[Blocks, int], Ordered]
+    ) -> Ordered:
+        """Return the order of an epoch, made of one for each node.
+
+        Args:
+            blocks: The units and the blocks they lie in.
+            first: Number of the first position, counted from a step's beginning on.
+            make: Function that returns the order of some blocks, given those of a node
+                and its number.
+        """
+        return NodesOrder(blocks, self, first % self.world_size, make)
 
 
 @dataclass(frozen=True)
@@ -53,52 +102,35 @@ class PartOfBlocks:
 class NodesOrder(Ordered):
     """The order of an epoch that gives every node consecutive units of the files.
 
-    Rank r of ``nodes * ranks`` belongs to node ``r // ranks``. Its positions hold units
-    of its node's part alone, in an order of that part. A file that lies in two parts is
-    opened by two nodes.
-
     Args:
         blocks: The units and the blocks they lie in.
-        nodes: Number of nodes, and ranks of each.
+        nodes: The nodes.
         shift: Rank that takes the first position.
-        make: Function that returns the order of some blocks, given those of a node and
-            its number.
-
-    Example:
-        >>> from pagefeed.core.order import EpochOrder, Shuffle
-        >>> from pagefeed.core.sequences import ExplicitBlocks
-        >>> def make(blocks, node):
-        ...     return EpochOrder(blocks, seed=node, epoch=0, name="", num_lanes=1,
-        ...                       shuffle=Shuffle(block="row"), window=0)
-        >>> blocks = ExplicitBlocks(range(0, 101, 10))
-        >>> order = NodesOrder(blocks, (2, 1), 0, make)
-        >>> sorted(order.at(range(0, 100, 2)).tolist()) == list(range(50))
-        True
+        make: As :meth:`Nodes.order` takes it.
     """
 
     def __init__(
         self,
         blocks: Blocks,
-        nodes: tuple[int, int],
+        nodes: Nodes,
         shift: int,
         make: Callable[[Blocks, int], Ordered],
     ) -> None:
         self._nodes, self._shift = nodes, shift
-        self._num_units = blocks.num_sequences
-        numbers = np.arange(nodes[0])
+        numbers = np.arange(nodes.count)
         self._before = self._count(shift, numbers)
-        sizes = self._count(shift + self._num_units, numbers) - self._before
+        sizes = self._count(shift + blocks.num_sequences, numbers) - self._before
         self._first = np.append(0, np.cumsum(sizes))
         ends = self._first.tolist()
         self._parts = [
             make(PartOfBlocks(blocks, *ends[node : node + 2]), node)
-            for node in range(nodes[0])
+            for node in range(nodes.count)
         ]
 
     def _count(self, positions: int | Int64Array, node: Int64Array) -> Int64Array:
         """Return how many of the first positions are of each node: int64."""
-        ranks = self._nodes[1]
-        rounds, slot = np.divmod(positions, self._nodes[0] * ranks)
+        ranks = self._nodes.ranks
+        rounds, slot = np.divmod(positions, self._nodes.world_size)
         return rounds * ranks + np.clip(slot - node * ranks, 0, ranks)
 
     def begin(self) -> Iterator[None]:
@@ -108,11 +140,10 @@ class NodesOrder(Ordered):
 
     def reading(self, positions: ArrayLike) -> Generator[None, None, Int64Array]:
         """Find the units at positions, a node after another: int64 [positions]."""
-        checked = checked_indices(positions, self._num_units, "position").ravel()
-        shifted = checked + self._shift
-        nodes = shifted // self._nodes[1] % self._nodes[0]
+        shifted = np.asarray(positions, dtype=np.int64).ravel() + self._shift
+        nodes = shifted // self._nodes.ranks % self._nodes.count
         local = self._count(shifted, nodes) - self._before[nodes]
-        units = np.empty(len(checked), dtype=np.int64)
+        units = np.empty(len(shifted), dtype=np.int64)
         for node in np.unique(nodes).tolist():
             of_node = nodes == node
             found = yield from self._parts[node].reading(local[of_node])
@@ -121,7 +152,7 @@ class NodesOrder(Ordered):
 
     def positions(self, units: ArrayLike) -> Int64Array:
         """Return the positions of units: int64 [units]."""
-        checked = checked_indices(units, self._num_units, "unit").ravel()
+        checked = np.asarray(units, dtype=np.int64).ravel()
         nodes = np.searchsorted(self._first, checked, side="right") - 1
         local = np.empty(len(checked), dtype=np.int64)
         for node in np.unique(nodes).tolist():
@@ -129,6 +160,6 @@ class NodesOrder(Ordered):
             local[of_node] = self._parts[node].positions(
                 checked[of_node] - self._first[node]
             )
-        count, ranks = self._nodes
+        count, ranks = self._nodes.count, self._nodes.ranks
         rounds, slot = np.divmod(local + self._before[nodes], ranks)
         return (rounds * count + nodes) * ranks + slot - self._shift
