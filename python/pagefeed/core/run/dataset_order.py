@@ -195,7 +195,7 @@ class DatasetOrder:
         lanes = max(1, num_lanes // nodes.count)
         return nodes.order(
             self._blocks,
-            # A mixture goes on counting where an epoch ends inside a step.
+            # In a mixture, an epoch may end inside a step, and the count continues.
             epoch * self.index.num_sequences if self.name else 0,
             lambda part, node: order(part, derive_key(self.seed, "node", node), lanes),
         )
