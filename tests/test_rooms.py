@@ -79,7 +79,7 @@ USES = {
         "selection",
         "tokenizer",
     },
-    "prompts": {"documents", "launch"},
+    "prompts": {"documents", "launch", "mixture"},
     "remote": {"caches"},
     "reports": {
         "balance",

@@ -146,6 +146,36 @@ def test_masks_of_shipped_templates_are_those_of_transformers(tmp_path):
     assert len(same) >= 20
 
 
+TURNS: Any = [
+    {"role": "user", "content": "Hi"},
+    {"role": "assistant", "content": "Hello"},
+    {"role": "user", "content": "More please"},
+    {"role": "assistant", "content": "Bye"},
+]
+
+
+def test_turns_by_weight_of_shipped_templates(tmp_path):
+    tok = pf.Tokenizer(write_chat_tokenizer(tmp_path, ""))
+    answers, prompts = set(), set()
+    for name, template in SHIPPED.items():
+        for turn, message in enumerate(TURNS):
+            chat = [{**each, "weight": int(each is message)} for each in TURNS]
+            _, expected, _ = learned_of(tok, template, chat)
+            _, labels, text = learned_of(tok, template, chat, train_on="weighted")
+            if labels is None or expected is None:
+                continue
+            others = [each["content"] for each in TURNS if each is not message]
+            assert message["content"] in text, (name, turn, text)
+            assert not any(other in text for other in others), (name, turn, text)
+            if message["role"] == "assistant":
+                assert labels.tolist() == expected.tolist(), (name, turn)
+                answers.add(name)
+            else:
+                assert text.lstrip().startswith(message["content"]), (name, text)
+                prompts.add(name)
+    assert min(len(answers), len(prompts)) >= 20
+
+
 def test_parts_of_shipped_templates_are_not_learned(tmp_path):
     tok = pf.Tokenizer(write_chat_tokenizer(tmp_path, ""))
     removed: dict[str, set[str]] = {part: set() for part in LEFT}

@@ -229,7 +229,8 @@ class Tokenizable(ParquetRows):
             roles: Names that the template uses for roles of the data, such as
                 ``{"model": "assistant"}``.
             chat_template: A template to use instead of the tokenizer's.
-            train_on: ``"last"`` labels only answers after the last message of a user.
+            train_on: ``"last"`` labels only answers after the last message of a user,
+                ``"weighted"`` messages of any role whose ``weight`` is 1.
             mask: Parts of answers without labels: ``"reasoning"``, ``"tool_calls"``,
                 ``"tool_results"``.
             today: The date for templates that write the current date.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import secrets
+from bisect import insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from heapq import heapify, heappop, heappush
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -20,142 +20,130 @@ COLUMNS = 6
 """Numbers of a ticket in states."""
 
 Key: TypeAlias = tuple[str, int]
-_Back: TypeAlias = tuple[int, int, Key, bool]
-"""A ticket that came back: minus its priority, its number as first taken, its key, and
-whether it was in flight in the state that was loaded."""
 
 
-class _Out:
-    """A ticket that is out."""
+class _Waiting(NamedTuple):
+    """A ticket that came back. The greatest is taken first."""
 
-    __slots__ = ("back", "number", "ticket")
-
-    def __init__(self, ticket: Ticket, number: int) -> None:
-        self.ticket, self.number = ticket, number
-        self.back: _Back | None = None
-        """Its entry among those that came back; None in flight."""
-
-    def wait(self, priority: int, *, was_in_flight: bool = False) -> _Back:
-        """Let it wait, as another attempt."""
-        attempt = self.ticket.attempt + 1
-        self.ticket = self.ticket._replace(attempt=attempt)
-        self.back = (-priority, self.number, self.ticket.key, was_in_flight)
-        return self.back
-
-    def in_state(self, names: Sequence[str]) -> tuple[int, ...]:
-        """Return the numbers that a state has of it."""
-        dataset, position, _, _, attempt, version, _ = self.ticket
-        waits, priority = False, 0
-        if self.back is not None:
-            waits, priority = not self.back[3], -self.back[0]
-            attempt -= 1
-        return names.index(dataset), position, attempt, version, waits, priority
+    priority: int
+    order: int
+    """Minus its number as first taken."""
+    ticket: Ticket
+    """As it is taken again, with the next attempt."""
+    was_in_flight: bool
+    """Whether it was in flight in the state that was loaded."""
 
 
 class Outstanding:
-    """The tickets that are out, as first taken."""
+    """The tickets that are out."""
 
     def __init__(self, tickets: Iterable[tuple[Ticket, bool, int]] = ()) -> None:
         """Begin a life.
 
         Args:
-            tickets: Tickets that wait, whether they were in flight before, and their
-                priorities.
+            tickets: Tickets that wait, as first taken; whether they were in flight
+                before, and their priorities.
         """
         self.life = secrets.randbits(62)
         """Random number that marks the tickets of this life."""
-        self._out: dict[Key, _Out] = {}
-        self._back: list[_Back] = []
-        """Tickets that came back; also some that were taken again since."""
-        for ticket, was_in_flight, priority in tickets:
-            out = self._out[ticket.key] = _Out(ticket, len(self._out))
-            self._back.append(out.wait(priority, was_in_flight=was_in_flight))
-        heapify(self._back)
-        self.waiting = self._num_given = len(self._out)
-        """Tickets that came back."""
-
-    def __len__(self) -> int:
-        """Return the tickets in flight, and those waiting."""
-        return len(self._out)
+        self._flying: dict[Key, tuple[int, Ticket]] = {}
+        """Numbers as first taken, and tickets."""
+        self._waiting = sorted(
+            _Waiting(priority, -number, _next_attempt(ticket), was_in_flight)
+            for number, (ticket, was_in_flight, priority) in enumerate(tickets)
+        )
+        self._num_given = len(self._waiting)
 
     @property
     def in_flight(self) -> int:
         """Tickets in flight."""
-        return len(self._out) - self.waiting
+        return len(self._flying)
+
+    @property
+    def waiting(self) -> int:
+        """Tickets that came back."""
+        return len(self._waiting)
 
     def add(self, ticket: Ticket, version: int) -> Ticket:
         """Put a new ticket in flight."""
-        out = self._out[ticket.key] = _Out(ticket, self._num_given)
         self._num_given += 1
-        out.ticket = ticket._replace(version=version, life=self.life)
-        return out.ticket
+        return self._put(self._num_given - 1, ticket._replace(version=version))
 
     def take_back(self, version: int) -> Ticket | None:
         """Put the next ticket that came back in flight again, if there is one."""
-        while self._back:
-            entry = heappop(self._back)
-            out = self._out.get(entry[2])
-            if out is not None and out.back is entry:
-                return self._in_flight(out, out.ticket._replace(version=version))
-        return None
+        if not self._waiting:
+            return None
+        _, order, ticket, _ = self._waiting.pop()
+        return self._put(-order, ticket._replace(version=version))
 
-    def _in_flight(self, out: _Out, ticket: Ticket) -> Ticket:
-        out.back = None
-        self.waiting -= 1
-        out.ticket = ticket._replace(life=self.life)
-        return out.ticket
+    def _put(self, number: int, ticket: Ticket) -> Ticket:
+        ticket = ticket._replace(life=self.life)
+        self._flying[ticket.key] = number, ticket
+        return ticket
 
     def remove(self, tickets: Iterable[Ticket]) -> None:
         """Take out tickets that were checked."""
         for ticket in tickets:
-            del self._out[ticket.key]
+            del self._flying[ticket.key]
 
     def release(self, tickets: Iterable[Ticket], priority: int) -> None:
         """Let tickets wait."""
         for ticket in self.checked(tickets):
-            heappush(self._back, self._out[ticket.key].wait(priority))
-            self.waiting += 1
+            number, _ = self._flying.pop(ticket.key)
+            again = _next_attempt(ticket)
+            insort(
+                self._waiting, _Waiting(priority, -number, again, was_in_flight=False)
+            )
 
     def claim(self, keys: Iterable[Any]) -> list[Ticket]:
         """Put certain tickets that wait in flight."""
         pairs = [key.key if isinstance(key, Ticket) else tuple(key) for key in keys]
         _check_once(pairs)
-        for pair in pairs:
-            out = self._out.get(pair)
-            if out is None or out.back is None:
-                raise TicketError(f"{pair} does not wait. Nothing was changed")
-        claimed = []
-        for out in map(self._out.__getitem__, pairs):
-            ticket, back = out.ticket, out.back
-            if back is not None and back[3]:
-                ticket = ticket._replace(attempt=ticket.attempt - 1)
-            claimed.append(self._in_flight(out, ticket))
-        return claimed
+        waiting = {each.ticket.key: each for each in self._waiting}
+        if unknown := [pair for pair in pairs if pair not in waiting]:
+            raise TicketError(f"{unknown[0]} does not wait. Nothing was changed")
+        claimed = [waiting.pop(pair) for pair in pairs]
+        self._waiting = [*waiting.values()]
+        return [
+            self._put(-order, ticket._replace(attempt=ticket.attempt - was_in_flight))
+            for _, order, ticket, was_in_flight in claimed
+        ]
 
     def checked(self, tickets: Iterable[Any]) -> list[Ticket]:
         """Return tickets, if all are in flight and none comes twice."""
         given = [checked_ticket(ticket) for ticket in tickets]
         for ticket in given:
-            out = self._out.get(ticket.key)
-            if out is None or out.back is not None or out.ticket != ticket:
-                self._refuse(ticket, out)
+            if self._flying.get(ticket.key, (0, None))[1] != ticket:
+                self._refuse(ticket)
         _check_once([ticket.key for ticket in given])
         return given
 
-    def _refuse(self, ticket: Ticket, out: _Out | None) -> NoReturn:
+    def _refuse(self, ticket: Ticket) -> NoReturn:
+        out = {*self._flying, *(each.ticket.key for each in self._waiting)}
         why = "given back, or taken again by somebody else"
         if ticket.life != self.life:
             why = "of a life before: claim() takes over those whose answers were saved"
-        elif out is None:
+        elif ticket.key not in out:
             why = "finished already"
         raise TicketError(f"{ticket} is {why}. Nothing was changed")
 
     def state(self, names: Sequence[str]) -> dict[str, Any]:
         """Return the part of a state that says which tickets are out."""
-        rows = [out.in_state(names) for out in self._out.values()]
+        out = [(number, ticket, 0, 0) for number, ticket in self._flying.values()]
+        for priority, order, ticket, was_in_flight in self._waiting:
+            before = ticket._replace(attempt=ticket.attempt - 1)
+            out.append((-order, before, not was_in_flight, priority))
+        rows = [
+            (names.index(t.dataset), t.position, t.attempt, t.version, waits, priority)
+            for _, t, waits, priority in sorted(out)
+        ]
         table = np.array(rows, dtype=np.int64).reshape(-1, COLUMNS).T
         # Differences are small, and pack to some two bytes a ticket.
         return {"num_out": len(rows), "out": packed(np.diff(table, axis=1, prepend=0))}
+
+
+def _next_attempt(ticket: Ticket) -> Ticket:
+    return ticket._replace(attempt=ticket.attempt + 1)
 
 
 def read_outstanding(

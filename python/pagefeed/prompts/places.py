@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -76,13 +75,10 @@ class Places:
         self._cursor = run.at(self._begin)
         self.scores = Scores(self.num_rows, curriculum)
         """Scores of prompts, by which they are taken."""
+        self._chunk = lru_cache(maxsize=2)(self._look_up)
         self.position = 0
         """The place after the last prompt taken."""
-        self._seen = 0
-        """The place after the last one looked at."""
-        self._ready: deque[tuple[int, int]] = deque()
-        """Places up to there whose prompts are taken, and their rows."""
-        self._chunk = lru_cache(maxsize=2)(self._look_up)
+        self._ahead = self._taken_from(0)
         self.counts = dict.fromkeys(COUNTED, 0)
         self._checked: set[int] = set()
         """Lives whose tickets were compared with the order."""
@@ -98,10 +94,20 @@ class Places:
         Raises:
             EmptySelectionError: If the curriculum takes none.
         """
-        while not self._ready:
-            if self._seen == self.end:
-                self.position = self._seen
-                return None
+        try:
+            position, row = next(self._ahead)
+        except StopIteration:
+            return None
+        except EmptySelectionError:
+            self.go_to(self.position)
+            raise
+        self.position = position + 1
+        self.counts["taken"] += 1
+        return Ticket(self.name, position, position // self.num_rows, row, 0, 0, 0)
+
+    def _taken_from(self, place: int) -> Iterator[tuple[int, int]]:
+        """Yield the places from one on whose prompts are taken, and their rows."""
+        while place != self.end:
             if not np.dot(self.scores.counts, self.scores.weights):
                 raise EmptySelectionError(
                     f"the curriculum takes no prompt of dataset {self.name!r}: of its "
@@ -109,29 +115,20 @@ class Places:
                     "and are in each tier. Give a weight by set_curriculum, or the "
                     "dataset the weight 0"
                 )
-            self._look()
-        position, row = self._ready.popleft()
-        self.position = position + 1
-        self.counts["taken"] += 1
-        return Ticket(self.name, position, position // self.num_rows, row, 0, 0, 0)
-
-    def _look(self) -> None:
-        """Look at some more places."""
-        epoch, place = divmod(self._seen, self.num_rows)
-        rows, draws = self._chunk(epoch, place // AT_ONCE)
-        some = slice(place % AT_ONCE, place % AT_ONCE + LOOKED_AT)
-        taken = np.flatnonzero(draws[some] < self.scores.weights_of(rows[some]))
-        found = (self._seen + taken).tolist(), rows[some][taken].tolist()
-        self._ready.extend(zip(*found, strict=True))
-        self._seen += len(rows[some])
+            epoch, begin = divmod(place, self.num_rows)
+            chunk = self._chunk(epoch, begin // AT_ONCE)
+            first = begin % AT_ONCE
+            rows, draws = (values[first : first + LOOKED_AT] for values in chunk)
+            taken = np.flatnonzero(draws < self.scores.weights_of(rows))
+            yield from zip((place + taken).tolist(), rows[taken].tolist(), strict=True)
+            place += len(rows)
+        self.position = place
 
     def _look_up(self, epoch: int, chunk: int) -> tuple[Int64Array, Any]:
         """Return the rows at some places of a pass, and their draws in [0, 1)."""
-        first, end = (
-            epoch * self.num_rows + chunk * AT_ONCE,
-            (epoch + 1) * self.num_rows,
-        )
-        rows = self.rows_at(range(first, min(first + AT_ONCE, end)))
+        begin = epoch * self.num_rows
+        places = range(begin, begin + self.num_rows)[chunk * AT_ONCE :][:AT_ONCE]
+        rows = self.rows_at(places)
         key = derive_key(self._seed, "curriculum", epoch)
         return rows, Permutation(DRAWS, key)[rows] / DRAWS
 
@@ -151,9 +148,9 @@ class Places:
         return self.rows_at(rising)[which] if len(rising) else rising
 
     def go_to(self, position: int) -> None:
-        """Go to a place; places ahead are looked at again."""
-        self.position = self._seen = position
-        self._ready = deque()
+        """Go to a place; those ahead are looked at again."""
+        self.position = position
+        self._ahead = self._taken_from(position)
 
     def score(self, row: int, score: float) -> None:
         """Take in the score of a row; places ahead are looked at again."""

@@ -22,6 +22,7 @@ from pagefeed.errors import (
     UnsupportedError,
 )
 from pagefeed.launch import gather_from
+from pagefeed.mixture import check_weights, mix
 from pagefeed.prompts.curriculum import Curriculum
 from pagefeed.prompts.outstanding import (
     MOST_IN_FLIGHT,
@@ -106,13 +107,15 @@ class PromptQueue:
         self.max_in_flight = max_in_flight
         """Most tickets in flight."""
         self._curriculum = _checked(curriculum or Curriculum([], [1.0]))
-        named = _named(data)
         settings = {"shuffle": shuffle, "memory": memory, "num_threads": num_threads}
+        mixture = mix(data) if isinstance(data, Mapping) else None
+        datasets: Any = {"": data} if mixture is None else mixture.datasets
         self._places = {
             n: Places(n, d, documents, seed, epochs, self._curriculum, settings)
-            for n, (d, _) in sorted(named.items())
+            for n, d in sorted(datasets.items())
         }
-        weights = {name: weight for name, (_, weight) in named.items()}
+        given_weights = mixture and mixture.weights
+        weights = given_weights or dict.fromkeys(self._places, 1.0)
         self._shares = Shares(self._check_weights(weights))
         self._out, self._can_take = Outstanding(), True
 
@@ -133,7 +136,7 @@ class PromptQueue:
         """Whether all passes over all datasets with a weight are finished."""
         weights = self._shares.weights
         is_left = (weights[n] and not p.has_ended for n, p in self._places.items())
-        return not len(self._out) and not any(is_left)
+        return not (self.in_flight or self.waiting or any(is_left))
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
@@ -319,17 +322,10 @@ class PromptQueue:
             self._shares = Shares(self._check_weights(weights))
 
     def _check_weights(self, weights: Any) -> dict[str, float]:
-        if not isinstance(weights, Mapping) or set(weights) != set(self._places):
-            raise InvalidArgumentError(
-                f"weights={weights!r:.200} must have a number for each of the datasets "
-                f"{[*self._places]}"
-            )
-        for name, weight in weights.items():
-            what = f"the weight of {name!r}"
-            check_number(weight, what, "a number", least=0, most=MOST)
-        if not any(weights.values()):
-            raise InvalidArgumentError(f"no weight is above 0: {dict(weights)!r:.200}")
-        return {name: float(weights[name]) for name in self._places}
+        checked = check_weights(weights, self._places)
+        if missing := [name for name in self._places if name not in checked]:
+            raise InvalidArgumentError(f"{missing} have no weight: give all one, or 0")
+        return {name: float(checked[name]) for name in self._places}
 
     def set_curriculum(self, curriculum: Curriculum) -> None:
         """Take prompts by other tiers or weights from now on; scores stay."""
@@ -433,20 +429,6 @@ class PromptQueue:
     def __repr__(self) -> str:
         flying = f"{self.in_flight} of {self.max_in_flight} in flight"
         return f"PromptQueue({[*self._places]}: {flying}, {self.waiting} waiting)"
-
-
-def _named(data: Any) -> dict[str, tuple[Any, float]]:
-    """Return datasets with weights, by name."""
-    if not isinstance(data, Mapping):
-        return {"": (data, 1.0)}
-    named = {n: v if isinstance(v, tuple) else (v, 1.0) for n, v in data.items()}
-    for name, pair in named.items():
-        if not (isinstance(name, str) and name and len(pair) == 2):
-            raise InvalidArgumentError(
-                f"data={data!r:.200} must be a dataset, or several by name, each alone "
-                "or with a weight: {'math': (math, 0.6), 'code': (code, 0.4)}"
-            )
-    return named
 
 
 def _checked(curriculum: Any) -> Curriculum:

@@ -51,10 +51,40 @@ def find_answer(
         begin = _begin(chat, message, render, before, chat[message + 1 :])
     if not text.startswith(before[:begin]) or end < begin:
         raise _unknown(message)
+    return begin, _without_space(text, begin, end, special)
+
+
+def find_message(
+    chat: list[dict[str, Any]],
+    message: int,
+    text: str,
+    render: Render,
+    special: Collection[str],
+) -> tuple[int, int]:
+    """Return where a message of another role than the assistant's begins and ends.
+
+    It begins with its content, wherever the template writes that, and ends as
+    answers do. Arguments and errors are those of :func:`find_answer`.
+    """
+    mark = secrets.token_hex(16)
+    probed = {**chat[message], "content": mark}
+    before, is_shown, _ = render(
+        [*chat[:message], probed, *chat[message + 1 :]]
+    ).partition(mark)
+    whole = render(chat[: message + 1])
+    end = len(whole)
+    if not (whole.startswith(before) and text.startswith(whole)):
+        end = _end(chat, message, text, render, special)
+    if not is_shown or not text.startswith(before) or end < len(before):
+        raise _unknown(message)
+    return len(before), _without_space(text, len(before), end, special)
+
+
+def _without_space(text: str, begin: int, end: int, special: Collection[str]) -> int:
+    """Return an end without white space after the last special token."""
     bare = text[:end].rstrip()
-    if len(bare) > begin and any(bare.endswith(token) for token in special):
-        end = len(bare)
-    return begin, end
+    is_ended = len(bare) > begin and any(map(bare.endswith, special))
+    return len(bare) if is_ended else end
 
 
 def _prompt(before: list[dict[str, Any]], render: Render) -> str | None:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from pagefeed.core._base import IGNORED, LABELS, lazy
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.tokenizer.answers import find_answer
+from pagefeed.tokenizer.answers import find_answer, find_message
 from pagefeed.tokenizer.masks import (
     TrainOn,
     check_parts,
@@ -25,6 +25,7 @@ from pagefeed.tokenizer.masks import (
 from pagefeed.tokenizer.messages import (
     Chat,
     check_roles,
+    check_shown,
     lists_of,
     parse_chat,
     with_joined_parts,
@@ -56,7 +57,7 @@ class ChatTemplate:
         today: The date that templates write; by default the current date.
         roles: Roles of the data, and their names in the template.
         train_on: ``"last"`` gives labels only to answers after the last message of a
-            user.
+            user, ``"weighted"`` to messages of any role whose weight is 1.
         mask: Parts of answers without labels: ``"reasoning"`` with its tags,
             ``"tool_calls"``, and ``"tool_results"`` in generation blocks.
 
@@ -222,18 +223,17 @@ class ChatTemplate:
             InvalidArgumentError: If the messages are invalid, the template refuses
                 them, or the answers cannot be found in the text.
         """
-        chat = parse_chat(messages, tools, self._made_of[3])
+        train_on, mask = self._parts
+        weighted = train_on == "weighted"
+        chat = parse_chat(messages, tools, self._made_of[3], weighted=weighted)
         text, spans = self._render(chat)
         if any(str(parts) in text for parts in lists_of(chat)):
             chat = with_joined_parts(chat)
             text, spans = self._render(chat)
-        train_on, mask = self._parts
+        check_shown(chat, text)
         if train_on == "last":
             chat = only_last_turn(chat)
-        if _GENERATION.search(self._text):
-            spans = _weighted(chat, spans)
-        else:
-            spans = self._answers(text, chat, tokenizer)
+        spans = self._learned(text, chat, spans, tokenizer)
         if mask:
             spans = without_parts(
                 chat,
@@ -250,20 +250,27 @@ class ChatTemplate:
             labels[first:stop] = ids[first:stop]
         return ids, labels
 
-    def _answers(self, text: str, chat: Chat, tokenizer: Tokenizer) -> Spans:
+    def _learned(
+        self, text: str, chat: Chat, blocks: Spans, tokenizer: Tokenizer
+    ) -> Spans:
+        """Return what is learned: generation blocks, or what messages add."""
+
         def render(messages: list[dict[str, Any]], **options: bool) -> str:
             return self._render(chat._replace(messages=messages), **options)[0]
 
         special = tokenizer.special_ids
-        return [
-            find_answer(chat.messages, message, text, render, special)
-            for message, is_learned in enumerate(chat.is_learned)
-            if is_learned
-        ]
+        has_blocks = _GENERATION.search(self._text) is not None
+        found = _learned_blocks(chat, blocks) if has_blocks else []
+        for number, message in enumerate(chat.messages):
+            is_answer = message.get("role") == "assistant"
+            if chat.is_learned[number] and not (has_blocks and is_answer):
+                find = find_answer if is_answer else find_message
+                found.append(find(chat.messages, number, text, render, special))
+        return found
 
 
-def _weighted(chat: Chat, spans: Spans) -> Spans:
-    """Return the generation blocks of messages whose weight is not 0."""
+def _learned_blocks(chat: Chat, spans: Spans) -> Spans:
+    """Return the generation blocks of messages that are learned."""
     said = [message.get("role") == "assistant" for message in chat.messages]
     if chat.is_learned == said:
         return spans
@@ -273,8 +280,6 @@ def _weighted(chat: Chat, spans: Spans) -> Spans:
             "messages of the assistant, so that weights of messages cannot be found"
         )
     learned = [
-        has_weight
-        for has_weight, is_said in zip(chat.is_learned, said, strict=True)
-        if is_said
+        has for has, is_said in zip(chat.is_learned, said, strict=True) if is_said
     ]
     return [span for span, is_learned in zip(spans, learned, strict=True) if is_learned]

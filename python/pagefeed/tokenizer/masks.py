@@ -20,9 +20,9 @@ from pagefeed.tokenizer.messages import REASONING, Chat
 Spans = list[tuple[int, int]]
 Render = Callable[[list[dict[str, Any]]], str]
 
-TrainOn: TypeAlias = Literal["answers", "last"]
-"""``"answers"`` learns all answers; ``"last"`` those after the last message of a user.
-"""
+TrainOn: TypeAlias = Literal["answers", "last", "weighted"]
+"""``"answers"`` learns all answers, ``"last"`` those after the last message of a user,
+``"weighted"`` the messages of any role whose ``weight`` is 1."""
 Mask: TypeAlias = Literal["reasoning", "tool_calls", "tool_results"]
 """Parts of answers."""
 

@@ -44,7 +44,9 @@ def check_roles(roles: object) -> dict[str, str]:
     )
 
 
-def parse_chat(messages: object, tools: object, roles: Mapping[str, str]) -> Chat:
+def parse_chat(
+    messages: object, tools: object, roles: Mapping[str, str], *, weighted: bool = False
+) -> Chat:
     """Return a chat from messages and tools, each a list or its JSON text.
 
     Messages have ``role`` and ``content``, or ShareGPT's ``from`` and ``value``. Fields
@@ -55,6 +57,7 @@ def parse_chat(messages: object, tools: object, roles: Mapping[str, str]) -> Cha
         messages: The messages.
         tools: The tools, or None.
         roles: Roles of the data, and their names in templates.
+        weighted: Learn the messages that have a weight, instead of the assistant's.
 
     Raises:
         InvalidArgumentError: If messages or tools have another form.
@@ -67,7 +70,7 @@ def parse_chat(messages: object, tools: object, roles: Mapping[str, str]) -> Cha
             f"{type(given).__name__} {given!r:.40}"
         )
     chat = [_message(message, roles) for message in given]  # type: ignore[attr-defined]
-    is_learned = [_is_learned(message) for message in chat]
+    is_learned = [_is_learned(message, weighted) for message in chat]
     tool_list = _parsed(tools, "tools") or None
     if not isinstance(tool_list, list | None):
         raise InvalidArgumentError(
@@ -80,6 +83,22 @@ def lists_of(chat: Chat) -> list[Any]:
     """Return the contents of messages that are lists of parts."""
     contents = [message.get("content") for message in chat.messages]
     return [content for content in contents if isinstance(content, list) and content]
+
+
+def check_shown(chat: Chat, text: str) -> None:
+    """Raise an error if a rendered chat has the content of no message.
+
+    Raises:
+        InvalidArgumentError: If so, as with templates that take lists of parts.
+    """
+    contents = [message.get("content") for message in chat.messages]
+    texts = [content.strip() for content in contents if isinstance(content, str)]
+    if any(texts) and not any(said in text for said in texts if said):
+        raise InvalidArgumentError(
+            "the chat template shows the content of no message: it may take lists of "
+            "parts, [{'type': 'text', 'text': 'Hi'}]; give such, or chat_template= for "
+            "texts"
+        )
 
 
 def with_joined_parts(chat: Chat) -> Chat:
@@ -150,16 +169,16 @@ def _message(message: object, roles: Mapping[str, str]) -> Message:
     return fields
 
 
-def _is_learned(message: Message) -> bool:
+def _is_learned(message: Message, weighted: bool) -> bool:  # noqa: FBT001
     """Whether a message has labels; removes its weight, which templates do not know.
 
     Raises:
         InvalidArgumentError: If the weight is neither 0 nor 1.
     """
-    weight = message.pop("weight", 1)
+    weight = message.pop("weight", 0 if weighted else 1)
     if weight not in (0, 1):
         raise InvalidArgumentError(
             f"the weight of a message is 0 or 1, not {weight!r}: weights between are "
             "those of tokens, in a separate aligned column"
         )
-    return bool(weight) and message.get("role") == "assistant"
+    return bool(weight) and (weighted or message.get("role") == "assistant")

@@ -92,11 +92,64 @@ def test_the_last_turn_alone(learned, template):
     assert learned(template, silent, mask=["reasoning"]) == BOTH[1:]
 
 
+WEIGHTED: list[Any] = [
+    {"role": "user", "content": "Hi", "weight": 1},
+    {"role": "assistant", "content": "Hello.", "weight": 0},
+    {"role": "user", "content": "More?"},
+    {"role": "assistant", "content": "Well", "weight": 1},
+    {"role": "user", "content": "And?", "weight": 1},
+    {"role": "assistant", "content": "Bye"},
+]
+
+
+@pytest.mark.parametrize(
+    ("template", "end"),
+    [(PLAIN, "<|im_end|>"), (QWEN, "<|im_end|>"), (MARKED, "")],
+)
+def test_the_turns_that_have_a_weight(learned, template, end):
+    kept = learned(template, WEIGHTED, train_on="weighted")
+    turns = [f"Hi{end}", "Well<|im_end|>", f"And?{end}"]
+    # Neighbours without anything between them are one run of labels.
+    assert "|".join(kept) in ("|".join(turns), f"{turns[0]}|{turns[1]}{turns[2]}")
+    bare = [{**message, "weight": 0} for message in WEIGHTED]
+    assert learned(template, bare, train_on="weighted") == []
+    unsaid = [{k: v for k, v in m.items() if k != "weight"} for m in WEIGHTED]
+    assert learned(template, unsaid, train_on="weighted") == []
+
+
+def test_results_of_tools_may_have_a_weight(learned):
+    chat = [*CALLED[:2], {**CALLED[2], "weight": 1}, CALLED[3]]
+    assert learned(PLAIN, chat, train_on="weighted") == ["sunny<|im_end|>"]
+
+
+def test_weighted_messages_that_a_template_hides_are_refused(learned):
+    hidden = "{% for m in messages %}{% if m.role != 'system' %}{{ m.content }}"
+    hidden += "<|im_end|>{% endif %}{% endfor %}"
+    late = "{% for m in messages %}{% if m.role != 'system' %}{{ m.content }}"
+    late += "<|im_end|>{% endif %}{% endfor %}{{ messages[0].content }}"
+    chat = [{"role": "system", "content": "Be brief.", "weight": 1}, WEIGHTED[2]]
+    with pytest.raises(InvalidArgumentError, match="message 1 cannot be"):
+        learned(hidden, chat, train_on="weighted")
+    assert learned(late, chat, train_on="weighted") == ["Be brief."]
+
+
 def test_what_cannot_be_told_is_refused(learned):
     needy = "{% for m in messages %}{% if m.role == 'tool' and not messages[1]."
     needy += "tool_calls %}{{ raise_exception('no') }}{% endif %}{% endfor %}" + PLAIN
     with pytest.raises(InvalidArgumentError, match="calls of tools of message 2"):
         learned(needy, CALLED, mask=["tool_calls"])
+
+
+def test_a_template_that_shows_no_content_is_refused(learned):
+    of_parts = "{% for m in messages %}{{ m.role }}:{% for part in m.content %}"
+    of_parts += "{{ part.text }}{% endfor %}<|im_end|>{% endfor %}"
+    with pytest.raises(InvalidArgumentError, match="content of no message"):
+        learned(of_parts, WEIGHTED)
+    parts = [
+        {"role": each["role"], "content": [{"type": "text", "text": each["content"]}]}
+        for each in THOUGHT[:2]
+    ]
+    assert learned(of_parts, parts) == ["assistant:Hello.<|im_end|>"]
 
 
 def test_settings_are_checked_and_kept(tmp_path):

@@ -123,7 +123,8 @@ def tokenize(
         max_tokens: Most tokens of a document. Longer ones are left out and counted.
         column_name: Name of the column of tokens.
         chat_template: A template to use instead of the tokenizer's.
-        train_on: ``"last"`` labels only answers after the last message of a user.
+        train_on: ``"last"`` labels only answers after the last message of a user,
+            ``"weighted"`` messages of any role whose ``weight`` is 1.
         mask: Parts of answers without labels: ``"reasoning"``, ``"tool_calls"``,
             ``"tool_results"``.
         shard_size: Bytes of a file, about.
