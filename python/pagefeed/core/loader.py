@@ -529,7 +529,7 @@ class Loader(AnyLoader):
         - ``bytes_read``: stored bytes that all of these read.
         - ``batches``, and ``batches_ready``: those that were ready when asked for.
         - ``tokens`` and ``padding_tokens`` in these batches.
-        - ``splits``: how often a packed document that fits into one sequence was split
+        - ``splits``: how often a packed document that fits into one row was split
           over two.
         - ``wait_seconds``: time spent waiting for batches.
         - ``peak_bytes``: most memory that the engine held.

@@ -9,14 +9,14 @@ long that is.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from pagefeed.core.loader import Loader
-from pagefeed.core.run import Cursor, DatasetRun
+from pagefeed.core.run import Cursor, DatasetRun, Route
 from pagefeed.core.sequences import JoinedIndex, PackedIndex, SequenceIndex
 from pagefeed.mixture import (
     Component,
@@ -144,8 +144,8 @@ class Forecast(Told):
     dropped_tokens: int
     """Tokens that no sequence holds."""
     splits: int
-    """Packed documents that were split although they fit into a sequence; estimated
-    from some blocks if there are many."""
+    """Splits of packed documents that fit into a row, at ends of sequences and, with
+    ``lengths=``, of their rows; estimated from some blocks if there are many."""
     steps: int | None
     """Steps, the same on every rank; None for a mixture without end: then all numbers
     are up to where every dataset was delivered once."""
@@ -247,7 +247,7 @@ def forecast(loader: Loader) -> Forecast:
         return round(sum(n * times for n, times in zip(numbers, epochs, strict=True)))
 
     shares = [count / max(1, end) for count in delivered]
-    met = met_again(cursor)
+    met, lengths = met_again(cursor), _shares_of_lengths(loader, whole)
     figures = simulate(loader, cursor) | _pairs(joined, cursor, shares)
     return Forecast(
         files=sum(len(stored.index.files) for stored in spans),
@@ -258,7 +258,7 @@ def forecast(loader: Loader) -> Forecast:
         length=joined.length,
         padding_tokens=over_epochs(own.num_padding_tokens for own in indexes),
         dropped_tokens=over_epochs(own.num_dropped_tokens for own in indexes),
-        splits=over_epochs(map(_splits, indexes)),
+        splits=over_epochs(_splits(own, lengths) for own in indexes),
         steps=None if is_endless else route.num_steps,
         remainder=end % route.step_sequences,
         num_lanes=lanes,
@@ -356,17 +356,41 @@ def _tokens_in(component: Component, sequences: int) -> int:
     return round(sequences * component.sequence_tokens) if component.num_tokens else 0
 
 
-def _splits(sequences: SequenceIndex) -> int:
-    """Return the splits of an epoch, from the lengths of the rows of some blocks."""
+def _shares_of_lengths(loader: Loader, route: Route) -> dict[int, float]:
+    """Return the share of the steps of a route that has rows of each length."""
+    stages = loader.view().settings.lengths
+    if stages is None:
+        return {loader.view().run.index.length: 1.0}
+    first, num_steps = route.first_step, route.num_steps
+    if not num_steps:
+        return {stages.stages[-1][1]: 1.0}
+    begins = np.clip([step for step, _ in stages.stages], first, first + num_steps)
+    counts = np.diff(begins, append=first + num_steps)
+    shares = defaultdict[int, float](float)
+    for (_, length), count in zip(stages.stages, counts.tolist(), strict=True):
+        shares[length] += count / num_steps
+    return shares
+
+
+def _splits(sequences: SequenceIndex, shares: Mapping[int, float]) -> float:
+    """Return the splits of an epoch, from the lengths of the rows of some blocks.
+
+    Args:
+        sequences: The sequences.
+        shares: Share of the steps with rows of each length.
+    """
     if not isinstance(sequences, PackedIndex):
         return 0
-    splits, chosen = 0, evenly(len(sequences), SAMPLED_BLOCKS)
+    splits, chosen = 0.0, evenly(len(sequences), SAMPLED_BLOCKS)
     for block in chosen.tolist():
         packing = sequences.packing(block)
-        lengths = np.bincount(packing.row, weights=packing.num_tokens)
-        fits = lengths[packing.row] <= sequences.length
-        splits += int((fits & (packing.first_token > 0)).sum())
-    return round(splits * len(sequences) / max(1, len(chosen)))
+        lengths = np.bincount(packing.row, weights=packing.num_tokens)[packing.row]
+        last = np.maximum(packing.num_tokens.astype(np.int64) - 1, 0)
+        for length, share in shares.items():
+            borders = (packing.offset % length + last) // length
+            own = ((packing.first_token > 0) + borders)[lengths <= length]
+            splits += share * int(own.sum())
+    return splits * len(sequences) / max(1, len(chosen))
 
 
 def _pairs(

@@ -221,6 +221,18 @@ def test_workers_take_rows_of_their_steps(folder):
     assert plain(loop) == plain(open_loader(folder))
 
 
+def test_the_forecast_counts_documents_that_short_rows_split(folder):
+    grown = open_loader(folder, "packed whole")
+    settled = open_loader(folder, "packed whole", lengths=None)
+    plans = [pf.forecast(loader).splits for loader in (grown, settled)]
+    for loader, plan in zip((grown, settled), plans, strict=True):
+        for _ in loader:
+            pass
+        splits = loader.stats()["splits"]
+        assert abs(plan - splits) <= max(1, splits / 50)
+    assert plans[0] > 5 > plans[1]
+
+
 def test_wrong_lengths_are_refused(folder):
     cut = pf.Windows(LENGTH)
     for asked, said in [

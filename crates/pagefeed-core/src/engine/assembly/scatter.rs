@@ -289,8 +289,11 @@ impl<'a, T: BatchToken> Writer<'a, T> {
                 first_of(page, later)
             };
             self.write_range(page, range, &mut target[begin..offset], at, ahead)?;
-            let is_split = range.first_token > 0 && line <= self.config.row_length;
-            self.written.num_splits += u64::from(is_split);
+            let length = self.config.part_length();
+            if line <= length {
+                let borders = (at % length + range.num_tokens.saturating_sub(1)) / length;
+                self.written.num_splits += u64::from(range.first_token > 0) + borders as u64;
+            }
         }
         let end = target.len();
         self.pad(target, segment.start, offset..end);
