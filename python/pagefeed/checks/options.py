@@ -1,18 +1,16 @@
-"""Table of what each kind of source can do; a loader refuses the rest.
+"""Table of the options that a kind of source cannot do, which a loader refuses.
 
-Docs show the table, see docs/reference/options.md, and a test tries every entry of it.
+Docs show it with the options that work, see docs/reference/options.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from functools import partial
 from typing import Any, NamedTuple
 
 from pagefeed.core._base import warn_user
 from pagefeed.core.batches import Fields, LoaderSettings
-from pagefeed.core.order import FINAL_KINDS
-from pagefeed.core.sequences import Packed, TokenCut, Windows
+from pagefeed.core.sequences import TokenCut, Windows
 from pagefeed.errors import InvalidArgumentError, PagefeedWarning
 
 KINDS = {
@@ -25,8 +23,6 @@ KINDS = {
 }
 """Kinds of source, and what they are."""
 
-_LINES = ("tokens", "flat", "text")
-
 
 class Option(NamedTuple):
     """An argument of a loader, or of its dataset, that some kinds refuse."""
@@ -35,12 +31,10 @@ class Option(NamedTuple):
     """The option, as the user writes it."""
     is_asked: Callable[[LoaderSettings], Any]
     """Whether settings ask for it."""
-    refused: Collection[str] = ()
+    refused: Collection[str]
     """Kinds that refuse it."""
-    instead: str = ""
+    instead: str
     """Advice on what to do instead."""
-    never: Collection[str] = ()
-    """Kinds of sources for which the option has no meaning."""
 
 
 def _parts(settings: LoaderSettings) -> list[Any]:
@@ -48,45 +42,13 @@ def _parts(settings: LoaderSettings) -> list[Any]:
     return list(settings.dataset.parts.values())
 
 
-def _is_shuffled(kind: str | None, settings: LoaderSettings) -> bool:
-    return settings.shuffle.block == kind
-
-
-_ROWS = "take rows with Documents(columns=[...])"
-
 OPTIONS: tuple[Option, ...] = (
-    Option(
-        "Packed(multiple_of=)",
-        lambda s: isinstance(s.sequences, Packed) and s.sequences.multiple_of > 1,
-        never=("documents", "rows"),
-    ),
-    Option(
-        "Documents(...)",
-        lambda s: s.sequences.delivers != "tokens",
-        never=_LINES,
-    ),
-    Option(
-        "Windows(overlap=)",
-        lambda s: isinstance(s.sequences, Windows) and s.sequences.overlap,
-        never=("documents", "rows"),
-    ),
-    Option(
-        "Windows(join='file')",
-        lambda s: isinstance(s.sequences, Windows) and s.sequences.join == "file",
-        never=("documents", "rows"),
-    ),
-    *(Option(f"shuffle={kind!r}", partial(_is_shuffled, kind)) for kind in FINAL_KINDS),
-    Option("Shuffle(window=)", lambda s: s.shuffle.window != "auto"),
-    Option("Shuffle(passes=)", lambda s: s.shuffle.passes > 1),
-    Option("Shuffle(nodes=)", lambda s: s.shuffle.nodes),
     Option(
         "batch_tokens=",
         lambda s: s.batch_tokens is not None,
         ("rows",),
         "give batch_size, or Documents a max_length and no pad= by columns",
     ),
-    Option("global_batch_size=", lambda s: s.fleet),
-    Option("lengths=", lambda s: s.lengths, never=("documents", "rows")),
     Option(
         "balance=",
         lambda s: s.balance,
@@ -105,17 +67,11 @@ OPTIONS: tuple[Option, ...] = (
         ("rows",),
         "give Documents a max_length",
     ),
-    Option("fields=('dataset_ids',)", lambda s: "dataset_ids" in s.fields.names),
     Option(
         "fields=('metadata',)",
         lambda s: "metadata" in s.fields.names,
         ("rows",),
         "columns come as they are with Documents(columns=[...])",
-    ),
-    Option(
-        "metadata=",
-        lambda s: any(data.metadata for data in _parts(s)),
-        never=("flat",),
     ),
     Option(
         "spans=",
@@ -129,20 +85,11 @@ OPTIONS: tuple[Option, ...] = (
         "leave them out, or name their columns in Documents(columns=[...])",
     ),
     Option(
-        "aligned=",
-        lambda s: any(data.aligned for data in _parts(s)),
-        never=("text",),
+        "decode=",
+        lambda s: s.decode,
+        ("tokens", "flat", "text"),
+        "take rows with Documents(columns=[...])",
     ),
-    Option("decode=", lambda s: s.decode, _LINES, _ROWS),
-    Option("transform=", lambda s: s.transform),
-    Option("format='torch'", lambda s: s.format == "torch"),
-    Option("pin_memory=True", lambda s: s.pin_memory),
-    Option("dtype=", lambda s: s.dtype != "int64"),
-    Option("padding=", lambda s: s.padding),
-    Option("vocab_size=", lambda s: s.vocab_size),
-    Option("num_threads=", lambda s: s.num_threads),
-    Option("drop_last=False", lambda s: not s.drop_last),
-    Option("epochs=1", lambda s: s.epochs == 1),
     Option(
         "epochs=2",
         lambda s: s.epochs not in (1, None),
@@ -159,25 +106,6 @@ OPTIONS: tuple[Option, ...] = (
     ),
 )
 """The table."""
-
-CALLS: dict[str, Collection[str]] = {
-    "state_dict, load_state_dict": (),
-    "set_epoch, epoch, step": (),
-    "stats, metrics, check_ranks": (),
-    "as_dataset": (),
-    "DataLoader(num_workers=2)": (),
-    "len, num_sequences": (),
-    "seek, skip": (),
-    "locate, steps_of, plan": (),
-    "set_weights": (*_LINES, "documents", "rows"),
-    "verify, diagnose, trace": (),
-    "forecast": (),
-    "inspect": ("mixture",),
-    "mix, SequenceView": (),
-    "dataset.infill": ("mixture",),
-    "dataset.erase": ("mixture",),
-}
-"""Later calls of a loader or dataset, and the kinds that refuse them."""
 
 
 def kinds_of(settings: LoaderSettings) -> set[str]:
