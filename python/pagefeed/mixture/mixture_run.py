@@ -6,11 +6,11 @@ import math
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 
-from pagefeed.balance import Balance, Dealing
+from pagefeed.balance import Dealing
 from pagefeed.core._base import Int64Array, lazy, logger
 from pagefeed.core.order import NODE_BYTES, Ordered, derive_key
 from pagefeed.core.run import (
@@ -105,7 +105,7 @@ class MixtureCursor(Cursor):
         )
         return Dealing(
             self.reading,
-            balance=cast("Balance", balance),
+            balance=balance,
             key=derive_key(begin.seed, begin.epoch, "mixture", "balance"),
             costs=self.run.costs,
             ranks=begin.ranks,

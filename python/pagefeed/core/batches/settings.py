@@ -10,11 +10,12 @@ from pagefeed.core._base import check_positive
 from pagefeed.core.batches.fields import Fields
 from pagefeed.core.batches.formats import Format
 from pagefeed.core.dataset import Source
-from pagefeed.core.order import Balancing, Shuffle
+from pagefeed.core.order import Shuffle
 from pagefeed.core.sequences import Cut
 from pagefeed.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
+    from pagefeed.balance import Balance
     from pagefeed.context_parallel import ContextParallel
     from pagefeed.core.batches.lengths import Lengths
     from pagefeed.documents import Decode
@@ -43,7 +44,7 @@ class LoaderSettings:
     batch_tokens: int | None = None
     seed: int
     shuffle: Shuffle
-    balance: Balancing | None = None
+    balance: Balance | None = None
     context_parallel: ContextParallel | None = None
     memory: int
     format: Format

@@ -46,7 +46,6 @@ from pagefeed.core.dataset.page_index import (
 )
 from pagefeed.core.dataset.parquet_rows import ParquetRows
 from pagefeed.core.dataset.spans import (
-    Erased,
     SpanParts,
     Spans,
     SpanSlices,
@@ -62,7 +61,6 @@ __all__ = [
     "BlockKind",
     "ChangeRow",
     "Dataset",
-    "Erased",
     "FolderColumn",
     "IndexRecipe",
     "OwnTokens",

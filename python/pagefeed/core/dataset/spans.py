@@ -6,7 +6,7 @@ Erased rows keep their numbers and lengths, but no batch has their tokens.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,9 @@ from pagefeed.core._base import (
 )
 from pagefeed.core.dataset.page_index import BlockKind, PageIndex
 from pagefeed.errors import InvalidArgumentError, UnsupportedError
+
+if TYPE_CHECKING:
+    from pagefeed.erasure.erased import ErasedRows
 
 
 class SpanParts(NamedTuple):
@@ -70,7 +73,7 @@ class Spans:
     """Text that identifies the selection of rows of an index."""
     names: tuple[str, ...] = ()
     """Descriptions of the selections, the first one first."""
-    erased: Erased | None = None
+    erased: ErasedRows | None = None
     """Erased rows. No batch has them, but they count in totals."""
 
     def __init__(self, index: PageIndex | Callable[[], PageIndex]) -> None:
@@ -215,32 +218,6 @@ class Spans:
         See :meth:`PageIndex.runs`; None if every span is a run.
         """
         return self.index.runs(kind)
-
-
-class Erased(Protocol):
-    """The rows of spans that were erased, as runs of consecutive rows."""
-
-    @property
-    def runs(self) -> Int64Array:
-        """First row and end of each run (exclusive), rising: int64 [runs, 2]."""
-
-    @property
-    def num_rows(self) -> int:
-        """Rows that were erased."""
-
-    @property
-    def records(self) -> tuple[str, ...]:
-        """Digests that identify the rows: before any selection, and after each."""
-
-    def holds(self, rows: Int64Array) -> npt.NDArray[np.bool_]:
-        """Return which rows were erased: bool, of the shape of ``rows``."""
-
-    def tokens(self, per_row: int) -> tuple[Int64Array, Int64Array]:
-        """Return where runs begin and end among all tokens: int64 [runs] each.
-
-        Args:
-            per_row: Separators of a row, which count as tokens.
-        """
 
 
 def lengths_of_rows(spans: Spans, first: int, stop: int) -> Int64Array:

@@ -12,7 +12,6 @@ does not grow with the dataset:
 
 from pagefeed.core.order.draws import Draw, Drawing, make_generator
 from pagefeed.core.order.epoch_order import (
-    Balancing,
     Costs,
     EpochOrder,
     Ordered,
@@ -42,7 +41,6 @@ __all__ = [
     "KINDS",
     "NODE_BYTES",
     "ORDER_VERSION",
-    "Balancing",
     "BlockShuffle",
     "Costs",
     "Draw",

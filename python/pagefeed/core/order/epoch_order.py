@@ -4,52 +4,26 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Callable, Generator, Iterator
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike
 
 from pagefeed.core._base import Int64Array, finished, sorted_with_places
-from pagefeed.core.dataset import Dataset
 from pagefeed.core.order.keys import KeyPart, derive_key
 from pagefeed.core.order.lane_reader import MOST_HELD, LaneReader
 from pagefeed.core.order.lanes import Lanes
 from pagefeed.core.order.lists import SingleList, make_list
 from pagefeed.core.order.permutation import checked_indices
-from pagefeed.core.order.shuffle import MAX_DELAY, Shuffle
+from pagefeed.core.order.shuffle import Shuffle
 from pagefeed.core.order.window import DelayWindow
-from pagefeed.core.sequences import Blocks, Cut, JoinedIndex
+from pagefeed.core.sequences import Blocks
 from pagefeed.errors import InvalidArgumentError
 
 Costs: TypeAlias = Callable[[Int64Array], npt.NDArray[np.float64]]
 """Function that returns the costs of sequences: float64 [sequences]."""
-
-
-class Balancing(Protocol):
-    """Interface of the settings of balance; :class:`Balance` implements it."""
-
-    @property
-    def identity(self) -> str:
-        """Text that identifies the setting in states."""
-
-    @property
-    def stretch(self) -> int:
-        """Sequences of a rank that are dealt by cost together."""
-
-    @property
-    def bucket(self) -> int:
-        """Consecutive sequences of a rank that have similar costs."""
-
-    def costs(self, index: JoinedIndex, datasets: Sequence[Dataset], cut: Cut) -> Costs:
-        """Return a function that gives the costs of sequences by their numbers."""
-
-    def order(self, order: Ordered, **dealing: Any) -> Ordered:
-        """Return an order, rearranged so that ranks cost about the same."""
-
-    def dealing_bytes(self, ranks: int, num_sequences: int | None) -> int:
-        """Return the bytes in which sequences are dealt; None if no epoch bounds it."""
 
 
 class Ordered(ABC):
@@ -126,7 +100,7 @@ class EpochOrder(Ordered):
         most_held: Most units that reading ahead may keep in memory, of 8 bytes each.
 
     Raises:
-        InvalidArgumentError: An argument is out of range.
+        InvalidArgumentError: There are too many units and passes.
 
     Example:
         >>> from pagefeed.core.order import EpochOrder, Shuffle
@@ -153,11 +127,6 @@ class EpochOrder(Ordered):
         window: int,
         most_held: int = MOST_HELD,
     ) -> None:
-        if not 0 <= window <= MAX_DELAY:
-            raise InvalidArgumentError(
-                f"window is the delay in units of a lane, 0 to {MAX_DELAY}, "
-                f"found {window}"
-            )
         if blocks.num_sequences * shuffle.passes >= 1 << 62:
             raise InvalidArgumentError(
                 f"{blocks.num_sequences} units in {shuffle.passes} passes are too "

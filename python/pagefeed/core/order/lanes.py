@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from pagefeed.core._base import Int64Array
-from pagefeed.errors import InvalidArgumentError
 
 NODE_BYTES = (
     256 << 20
@@ -44,20 +43,10 @@ def choose_num_lanes(
     Returns:
         The number of lanes.
 
-    Raises:
-        InvalidArgumentError: An argument is out of range.
-
     Example:
         >>> choose_num_lanes(num_blocks=10_000, block_bytes=1e6, world_size=8)
         48
     """
-    if least < 1 or BASE_LANES % least != 0:
-        raise InvalidArgumentError(f"least={least} must divide {BASE_LANES}")
-    if num_blocks < 0 or world_size < 1 or not block_bytes >= 0:
-        raise InvalidArgumentError(
-            "expected num_blocks >= 0, block_bytes >= 0 and world_size >= 1, found "
-            f"{num_blocks}, {block_bytes} and {world_size}"
-        )
     if file_order:
         return least
     fitting = [
@@ -83,13 +72,6 @@ class Lanes:
 
     num_units: int
     num_lanes: int
-
-    def __post_init__(self) -> None:
-        """Check the number of lanes."""
-        if self.num_lanes < 1:
-            raise InvalidArgumentError(
-                f"num_lanes is at least 1, found {self.num_lanes}"
-            )
 
     def start(self, lane: int) -> int:
         """Index of the lane's first unit; ``num_units`` for lane ``num_lanes``."""

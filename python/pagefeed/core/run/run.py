@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from pagefeed.core._base import Int64Array, finished, lazy
 from pagefeed.core.dataset import Dataset
-from pagefeed.core.order import Balancing, Costs, Shuffle, derive_key
+from pagefeed.core.order import Costs, Shuffle, derive_key
 from pagefeed.core.run.delivered import NO_SEQUENCE, Sequences, gathered
 from pagefeed.core.run.provenance import (
     Origin,
@@ -44,6 +44,7 @@ MOST_EPOCHS = 1 << 21
 """Epochs after which infilled documents are cut as before."""
 
 if TYPE_CHECKING:
+    from pagefeed.balance import Balance
     from pagefeed.documents import DocumentBatches
     from pagefeed.elastic import Fleet
 
@@ -76,7 +77,7 @@ class Run(ABC):
     """Leave out the last, incomplete step of an iteration."""
     memory: int
     """Bytes that orders may hold of what they read ahead."""
-    balance: Balancing | None = None
+    balance: Balance | None = None
     """Balance of ranks; None if they are not balanced."""
     fleet: Fleet | None = None
     """The fleet whose ranks share steps of a fixed size, instead of rank and world

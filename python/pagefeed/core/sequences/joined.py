@@ -13,7 +13,6 @@ from pagefeed.core.sequences.bundles import Bundles, bundle_keys, page_numbers
 from pagefeed.core.sequences.sequence_index import (
     Segments,
     SequenceIndex,
-    SequenceLayout,
 )
 
 
@@ -35,10 +34,6 @@ class JoinedIndex:
 
     Args:
         parts: The datasets, cut to one length.
-
-    Example:
-        >>> JoinedIndex([]).num_sequences
-        0
     """
 
     def __init__(self, parts: Sequence[SequenceIndex]) -> None:
@@ -48,26 +43,12 @@ class JoinedIndex:
         """Sequences before each dataset, and of all: int64 [datasets + 1]."""
         self.first_page = np.cumsum([0, *(len(index.spans.index) for index in parts)])
         """Pages before each dataset, and of all: int64 [datasets + 1]."""
-
-    @property
-    def num_sequences(self) -> int:
+        self.num_sequences = int(self.first_sequence[-1])
         """Sequences of all datasets together."""
-        return int(self.first_sequence[-1])
-
-    @property
-    def length(self) -> int:
-        """Tokens of a sequence, padding included."""
-        return self.parts[0].length
-
-    @property
-    def layout(self) -> SequenceLayout:
-        """Layout by which the data plane writes rows into sequences."""
-        return self.parts[0].layout
-
-    @property
-    def tokens_differ(self) -> bool:
+        self.length, self.layout = parts[0].length, parts[0].layout
+        """Tokens of a sequence, padding included; and how rows are written into it."""
+        self.tokens_differ = parts[0].tokens_differ
         """Whether sequences differ in their number of tokens, padding included."""
-        return self.parts[0].tokens_differ
 
     @property
     def num_padding_tokens(self) -> int:

@@ -10,7 +10,7 @@ import copy
 from bisect import bisect_left
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,12 @@ from numpy.typing import ArrayLike
 
 from pagefeed import _core
 from pagefeed.core._base import Int64Array, StoredNumbers, UInt32Array, looked_up
-from pagefeed.core.dataset import BlockKind, Erased, Spans
+from pagefeed.core.dataset import BlockKind, Spans
 from pagefeed.core.sequences.bundles import Bundles, are_bundles
 from pagefeed.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from pagefeed.erasure.erased import ErasedRows
 
 
 class Blocks(Protocol):
@@ -58,9 +61,6 @@ class ExplicitBlocks:
         first_sequence: int64 [blocks + 1], from 0, never falling; the last is the
             number of sequences. It is kept as it is and may be mapped from disk.
 
-    Raises:
-        InvalidArgumentError: The numbers do not start at 0 or fall somewhere.
-
     Example:
         >>> blocks = ExplicitBlocks([0, 3, 3, 8])
         >>> blocks.block_of(np.array([2, 3])).tolist()
@@ -69,21 +69,6 @@ class ExplicitBlocks:
 
     def __init__(self, first_sequence: ArrayLike) -> None:
         array = np.ascontiguousarray(first_sequence, dtype=np.int64)
-        if array.ndim != 1 or len(array) == 0 or array[0] != 0:
-            raise InvalidArgumentError(
-                "first_sequence is one dimension that starts at 0 and ends with the "
-                f"number of sequences, found shape {array.shape}: {array!r:.60}"
-            )
-        # In pieces: the array may be mapped, and its differences must not be held.
-        for begin in range(0, len(array) - 1, _PIECE):
-            piece = array[begin : begin + _PIECE + 1]
-            falls = np.flatnonzero(piece[1:] < piece[:-1])
-            if len(falls):
-                block = begin + int(falls[0])
-                raise InvalidArgumentError(
-                    f"first_sequence never falls, found {array[block]} for block "
-                    f"{block} and {array[block + 1]} for the next"
-                )
         self._first_sequence = array
         self.num_sequences = int(array[-1])
 
@@ -98,9 +83,6 @@ class ExplicitBlocks:
     def block_of(self, sequences: Int64Array) -> Int64Array:
         """Return the block of each sequence: int64."""
         return looked_up(partial(_core.find_ranges, self._first_sequence), sequences)
-
-
-_PIECE = 1 << 18
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,7 +181,7 @@ class SequenceIndex(Protocol):
 
     spans: Spans
     """The rows."""
-    erased: Erased | None
+    erased: ErasedRows | None
     """Erased rows, which are left out of segments, bundles and parts."""
     layout: SequenceLayout
     """Layout by which the data plane writes rows into sequences."""
