@@ -12,6 +12,7 @@ REMOVED = {
     "integrations.ray.PagefeedDatasource": "`map_batches` over a `SequenceView`",
     "TeacherWriter": "pyarrow, as docs/explanation/distillation.md shows",
     "mixing.ADO": "`examples/policies/ado.py` of the repository",
+    "mixing.FixedSchedule": "`Stage`, or `examples/policies/fixed_schedule.py`",
     "mixing.ExcessLoss": "`examples/policies/excess_loss.py` of the repository",
     "tokenizer extend --checkpoint": "`pagefeed.prepare.extend_embeddings`",
     "trace --steps": "`pagefeed.reports.replay(loader, steps)`",

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from policies.ado import ADO
 from policies.excess_loss import ExcessLoss
+from policies.fixed_schedule import FixedSchedule
 
 import pagefeed as pf
 from pagefeed.errors import StateMismatchError
@@ -28,7 +29,7 @@ def policies() -> dict[str, Any]:
     return {
         "ado": ADO(PRIOR, warmup=3),
         "excess": ExcessLoss(dict.fromkeys(NAMES, 2.0), prior=PRIOR),
-        "fixed": pf.mixing.FixedSchedule({5: PRIOR, 20: {"web": 1}}),
+        "fixed": FixedSchedule({5: PRIOR, 20: {"web": 1}}),
     }
 
 
@@ -103,8 +104,6 @@ def test_wrong_arguments_are_refused():
         "least": lambda: ADO(PRIOR, least=0.5),
         "the same datasets": lambda: ExcessLoss({"a": 1}, prior={"b": 1}),
         "rate": lambda: ExcessLoss({"a": 1}, rate=-1),
-        "weight of": lambda: pf.mixing.FixedSchedule({1: {"a": 10**400}}),
-        "by step": lambda: pf.mixing.FixedSchedule({}),
     }
     for words, call in wrong.items():
         with pytest.raises(ValueError, match=words):
@@ -138,7 +137,7 @@ def test_a_state_of_something_else_is_refused():
 OTHERS: dict[str, Any] = {
     "ado": lambda: ADO(PRIOR, warmup=4),
     "excess": lambda: ExcessLoss(PRIOR, prior=PRIOR),
-    "fixed": lambda: pf.mixing.FixedSchedule({5: PRIOR, 20: {"web": 2}}),
+    "fixed": lambda: FixedSchedule({5: PRIOR, 20: {"web": 2}}),
 }
 
 

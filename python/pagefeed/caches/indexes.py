@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from pagefeed import _core
 from pagefeed.caches.arrays import warn_of_folder
 from pagefeed.caches.lease import UnusableError, check_owned, made_once
 from pagefeed.core._base import logger
-from pagefeed.core.dataset import IndexRecipe, Recipe
-from pagefeed.core.storage import Storage, names_in
+from pagefeed.core.dataset import Recipe
+from pagefeed.core.storage import Storage
 from pagefeed.errors import (
     CorruptFileError,
     FileAccessError,
@@ -21,8 +20,6 @@ from pagefeed.errors import (
 )
 
 _SUFFIX = ".pagefeed-index"
-_MOST_OTHERS = 64
-"""Indexes of the cache folder that are searched for some files, at most."""
 
 
 def cached_index(
@@ -54,7 +51,7 @@ def cached_index(
         why = "none is cached"
         if problem is not None:
             why = f"the cached one cannot be used: {problem}"
-        return _part_of_cached(recipe, file) or build(why)
+        return build(why)
 
     return kept_index(file, recipe.storage, make, check)
 
@@ -63,7 +60,6 @@ def cache_file(recipe: Recipe) -> Path | None:
     """Return the path of an index in the cache folder; None without a folder."""
     if recipe.cache_dir is None:
         return None
-    # Names of one beginning are indexes of one kind, see `_part_of_cached`.
     name = f"{_digest(recipe.settings)}-{_digest(recipe.files)}{_SUFFIX}"
     return Path(recipe.cache_dir) / name
 
@@ -131,42 +127,6 @@ def part_of(recipe: Recipe, core: _core.Index) -> _core.Index:
         ).at(file=missing, column=core.column)
     ranges = [(0, n, n + 1) for n in map(number_of.__getitem__, recipe.files)]
     return _core.Index.concat([core], ranges, storage=recipe.storage.handle)
-
-
-def _part_of_cached(recipe: Recipe, file: Path) -> _core.Index | None:
-    """Return an index made from a larger index in the cache folder.
-
-    So no footers are read for a part of a folder that is indexed already. If any of the
-    files changed since, all of them are indexed again.
-    """
-    if not isinstance(recipe, IndexRecipe):
-        return None
-    for whole in _cached(recipe, file):
-        with suppress(FileAccessError, StaleFileError):
-            if {*recipe.files} <= {*whole.files}:
-                cut = part_of(recipe, whole)
-                cut.check_files()
-                logger.info("index of %r is a part of a cached one", recipe.column)
-                return cut
-    return None
-
-
-def _cached(recipe: Recipe, file: Path) -> Iterator[_core.Index]:
-    """Yield the indexes of this kind in the cache folder, of any files."""
-    kind = file.name.partition("-")[0]
-    names = list[str]()
-    with suppress(FileAccessError):  # The writer of the index says why.
-        names = names_in(str(file.parent))
-    others = [
-        name for name in names if name.endswith(_SUFFIX) and name.startswith(f"{kind}-")
-    ]
-    for name in others[:_MOST_OTHERS]:
-        with suppress(CorruptFileError, FileAccessError):
-            path = file.parent / name
-            check_owned(path)
-            whole = _core.Index.open(path, storage=recipe.storage.handle)
-            if whole.column == recipe.column:
-                yield whole
 
 
 def _check_fresh(core: _core.Index, cache_file: Path) -> None:

@@ -1,14 +1,13 @@
-"""Policies, which compute weights from losses; the simplest sets weights by step."""
+"""Policies, which compute weights from losses."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-from pagefeed.core._base import check_whole, warn_user
+from pagefeed.core._base import warn_user
 from pagefeed.errors import InvalidArgumentError, LossWarning
-from pagefeed.mixture import check_weights
 
 LARGEST_LOSS = 1e9
 """Losses beyond it, in nats, say that a training diverged, and nothing of datasets."""
@@ -74,8 +73,8 @@ class Replacing:
         InvalidArgumentError: If ``policy`` is not a policy.
 
     Example:
-        >>> Replacing(FixedSchedule({0: {"web": 1}})).policy.update(0, {})
-        {'web': 1}
+        >>> Replacing(None).policy is None
+        True
     """
 
     def __init__(self, policy: Policy | None) -> None:
@@ -85,69 +84,6 @@ class Replacing:
                 "or None"
             )
         self.policy = policy
-
-
-class FixedSchedule:
-    """Weights by step, independent of the losses.
-
-    A :class:`pagefeed.Stage` sets such weights before a run. Use this policy as a
-    baseline for other policies: its weights are set and stored in the same way.
-
-    Args:
-        weights: ``{step: {name: weight}}``. Weights apply from the first update at or
-            after their step.
-
-    Raises:
-        InvalidArgumentError: If steps are not whole numbers, or weights cannot be
-            right.
-
-    Example:
-        >>> policy = FixedSchedule({100: {"web": 0.5, "code": 0.5}})
-        >>> policy.update(50, {}), policy.update(100, {})
-        (None, {'web': 0.5, 'code': 0.5})
-    """
-
-    def __init__(self, weights: Mapping[int, Weights]) -> None:
-        if not isinstance(weights, Mapping) or not weights:
-            raise InvalidArgumentError(
-                f"weights={weights!r:.60} must be a dict of weights by step, such as "
-                "{1000: {'web': 0.5, 'code': 0.5}}"
-            )
-        checked = {
-            check_whole(step, "step", least=0): check_weights(shares, shares)
-            for step, shares in weights.items()
-        }
-        self._weights = dict(sorted(checked.items()))
-        self._last = -1
-
-    @property
-    def names(self) -> set[str]:
-        """The datasets that are given weights."""
-        return {name for weights in self._weights.values() for name in weights}
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Arguments of the policy."""
-        return {
-            "weights": {str(step): shares for step, shares in self._weights.items()}
-        }
-
-    def update(self, step: int, losses: Mapping[str, float]) -> Weights | None:
-        """Return the weights of the last step of the schedule that was reached."""
-        del losses
-        reached = max((start for start in self._weights if start <= step), default=-1)
-        if reached == self._last:
-            return None
-        self._last = reached
-        return self._weights.get(reached)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the step whose weights hold."""
-        return {"last": self._last}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state."""
-        self._last = check_whole(state["last"], "last", least=-1)
 
 
 def usable_losses(
