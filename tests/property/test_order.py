@@ -14,7 +14,6 @@ from pagefeed.core.order import (
     Lanes,
     Permutation,
     Shuffle,
-    SmallOrder,
     choose_num_lanes,
     derive_key,
 )
@@ -130,30 +129,6 @@ def test_order_is_a_permutation_with_an_inverse(case):
     positions = order.positions(units)
     assert positions.dtype == np.int64
     assert np.array_equal(positions, np.arange(order.num_units))
-
-
-small_sizes = st.lists(st.integers(0, 4), min_size=1, max_size=8)
-small_cases = st.builds(
-    Case,
-    blocks=st.one_of(
-        small_sizes.map(lambda each: ExplicitBlocks(np.cumsum([0, *each]))),
-        st.builds(equal_blocks, st.integers(0, 16), st.integers(1, 9)),
-    ),
-    shuffle=shuffles,
-    num_lanes=st.integers(1, 48),
-    window=st.integers(0, 20),
-    seed=st.integers(),
-)
-
-
-@given(small_cases)
-@settings(max_examples=scaled(200))
-def test_small_orders_are_the_order(case):
-    order = case.order()
-    small = SmallOrder(order)
-    everywhere = np.arange(order.num_units)
-    assert np.array_equal(small.at(everywhere), order.at(everywhere))
-    assert np.array_equal(small.positions(everywhere), order.positions(everywhere))
 
 
 @given(cases, st.integers(1, 200))

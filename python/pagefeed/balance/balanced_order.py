@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
@@ -107,10 +107,7 @@ class Dealing:
 
     def reading(self, positions: npt.ArrayLike) -> Generator[None, None, Sequences]:
         """Find the sequences at positions, in steps of a few milliseconds."""
-        if isinstance(positions, range):
-            if positions.step > 0 and positions.step % self._apart == 0:
-                return (yield from self._reading_rank(positions))
-            # NumPy would take one by one.
+        if isinstance(positions, range):  # NumPy would take one by one.
             positions = np.arange(positions.start, positions.stop, positions.step)
         wanted = np.asarray(positions, dtype=np.int64).ravel()
         parts = []
@@ -119,24 +116,6 @@ class Dealing:
             parts.append((which, stretch.dealt[stretch.row[rank], slot]))
             yield
         return Sequences.placed(len(wanted), parts)
-
-    def _reading_rank(self, positions: range) -> Generator[None, None, Sequences]:
-        """Find the sequences of one rank, of which each stretch holds some in a row."""
-        parts = []
-        step, done = positions.step // self._apart, 0
-        while done < len(positions):
-            position = positions[done]
-            rank = position % self._apart
-            stretch = self._stretch(position)
-            if stretch.row[rank] < 0:
-                yield from self._deal_some(stretch, np.array([rank]))
-            slot = (position - stretch.begin) // self._apart
-            some = stretch.dealt[stretch.row[rank], slot::step]
-            end = min(done + len(some), bisect_left(positions, stretch.end))
-            parts.append((slice(done, end), some[: end - done]))
-            done = end
-            yield
-        return Sequences.placed(len(positions), parts)
 
     def moved(self, before: Int64Array) -> Int64Array:
         """Return the new positions of sequences at positions of the given order."""
@@ -246,10 +225,6 @@ class Dealing:
 
     def _turns(self, stretch: _Stretch, first: Int64Array) -> Int64Array:
         """Return the positions of some ranks of a stretch, rising: int64."""
-        if len(first) == 1:
-            return np.arange(first[0], stretch.end, self._apart)
-        if len(first) == self._apart:
-            return np.arange(stretch.begin, stretch.end)
         num_slots = -(-(stretch.end - int(first[0])) // self._apart)
         turns = (first + np.arange(num_slots)[:, None] * self._apart).ravel()
         return turns[: int(np.searchsorted(turns, stretch.end))]

@@ -15,7 +15,6 @@ from pagefeed.core.order.epoch_order import (
     Costs,
     EpochOrder,
     Ordered,
-    SmallOrder,
 )
 from pagefeed.core.order.keys import (
     ORDER_VERSION,
@@ -54,7 +53,6 @@ __all__ = [
     "ShuffleBlock",
     "ShuffleKind",
     "ShuffleLike",
-    "SmallOrder",
     "choose_num_lanes",
     "derive_key",
     "expand_key",

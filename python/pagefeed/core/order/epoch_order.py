@@ -153,15 +153,6 @@ class EpochOrder(Ordered):
         """Units, and so positions, of the epoch."""
         return self.lanes.num_units
 
-    def all(self) -> Int64Array:
-        """Return all units in order: int64 [units]. For few units this is fastest."""
-        if self.num_units < 2:
-            return np.arange(self.num_units)
-        units = self._sequence.all()
-        if self._window.delay > 1:
-            units = units[self._window.order()]
-        return units[self.lanes.join(np.arange(self.num_units))]
-
     def reading(self, positions: ArrayLike) -> Generator[None, None, Int64Array]:
         """Find the units at positions, in steps of a few milliseconds at most.
 
@@ -254,47 +245,3 @@ def _as_range(positions: Int64Array) -> range | None:
     if step < 1 or np.any(np.diff(positions) != step):
         return None
     return range(int(positions[0]), int(positions[-1]) + 1, step)
-
-
-MAX_UNITS = 16
-MAX_ITEMS = 64
-
-
-class SmallOrder(Ordered):
-    """The order of an epoch of few units, as a table.
-
-    An epoch of one or two units ends after a step or two, so the time to begin an epoch
-    matters.
-
-    Args:
-        order: The same order, see :meth:`is_enough`.
-
-    Example:
-        >>> from pagefeed.core.order import EpochOrder
-        >>> from pagefeed.core.sequences import ExplicitBlocks
-        >>> blocks = ExplicitBlocks([0, 2, 4, 6, 8, 9])
-        >>> whole = EpochOrder(blocks, seed=1, epoch=0, name="web", shuffle=Shuffle(),
-        ...                    num_lanes=2, window=3)
-        >>> bool((SmallOrder(whole).at(range(9)) == whole.at(range(9))).all())
-        True
-    """
-
-    def __init__(self, order: EpochOrder) -> None:
-        self._units = order.all()
-
-    @staticmethod
-    def is_enough(blocks: Blocks, shuffle: Shuffle) -> bool:
-        """Whether a plain list of blocks is enough, without a window: it is faster."""
-        few = blocks.num_sequences <= MAX_UNITS
-        return few and len(blocks) * shuffle.passes <= MAX_ITEMS
-
-    def reading(self, positions: ArrayLike) -> Generator[None, None, Int64Array]:
-        """Return the units at positions, in a single step: int64 [len(positions)]."""
-        yield from ()
-        checked = checked_indices(positions, len(self._units), "position").ravel()
-        return self._units[checked]
-
-    def positions(self, units: ArrayLike) -> Int64Array:
-        """Return the positions of units: int64 [len(units)]."""
-        checked = checked_indices(units, len(self._units), "unit").ravel()
-        return np.argsort(self._units)[checked]

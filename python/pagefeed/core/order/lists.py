@@ -38,9 +38,6 @@ class UnitList(Protocol):
     def units(self, chosen: Chosen) -> Generator[None, None, Int64Array]:
         """Find the units at some indices, in short steps: int64 [chosen]."""
 
-    def all(self) -> Int64Array:
-        """Return all units: int64."""
-
     def indices(self, units: Int64Array) -> Int64Array:
         """Index, int64, of each unit."""
 
@@ -49,22 +46,16 @@ class SingleList(UnitList):
     """Every unit on its own: at its own number, or permuted.
 
     Args:
-        num_units: Number of units.
         permutation: Where each unit goes; None for file order.
     """
 
-    def __init__(self, num_units: int, permutation: Permutation | None) -> None:
-        self._num_units = num_units
+    def __init__(self, permutation: Permutation | None) -> None:
         self._permutation = permutation
 
     def units(self, chosen: Chosen) -> Generator[None, None, Int64Array]:
         """Find the units at some indices, in one step: int64 [chosen]."""
         yield from ()
         return self.at(chosen.indices)
-
-    def all(self) -> Int64Array:
-        """Return all units: int64."""
-        return self.at(np.arange(self._num_units))
 
     def at(self, indices: Int64Array) -> Int64Array:
         """Return the units at any indices: int64."""
@@ -135,14 +126,6 @@ class BlockList(UnitList):
         turned[turned >= self._size] -= self._size
         return turned
 
-    def all(self) -> Int64Array:
-        """Return all units: int64."""
-        items = self._order.items(np.arange(len(self._order)))
-        counts = items.sizes(self._passes)
-        ends = np.cumsum(counts)
-        units = self._units(items, ends - counts, counts, np.arange(ends[-1]))
-        return np.roll(units, -self._turn)
-
     def _units(
         self, items: Items, begins: Int64Array, counts: Int64Array, indices: Int64Array
     ) -> Int64Array:
@@ -182,8 +165,7 @@ def make_list(
 ) -> UnitList:
     """Build the sequence a shuffle asks for."""
     if not shuffle.permuted or blocks.num_sequences == 0:
-        return SingleList(blocks.num_sequences, None)
+        return SingleList(None)
     if not shuffle.in_blocks:
-        permutation = Permutation(blocks.num_sequences, key)
-        return SingleList(blocks.num_sequences, permutation)
+        return SingleList(Permutation(blocks.num_sequences, key))
     return BlockList(blocks, shuffle.passes, key)

@@ -131,12 +131,6 @@ class DelayWindow:
             done = stop
         return put
 
-    def order(self) -> Int64Array:
-        """Return the indices of all units, lane after lane, in the order they leave."""
-        indices = np.arange(self.lanes.num_units)
-        lane, in_lane = self.lanes.split(indices)
-        return np.lexsort((in_lane * self._unit + self._delays(indices), lane))
-
     def _delays(self, indices: Int64Array) -> Int64Array:
         """Return the delays of units in fixed point, as fractions of a unit of time."""
         hashed = hash64(indices, self._key)

@@ -14,7 +14,6 @@ from pagefeed.core.order import (
     KeyPart,
     Ordered,
     Shuffle,
-    SmallOrder,
     choose_num_lanes,
     derive_key,
 )
@@ -189,9 +188,7 @@ class DatasetOrder:
             )
 
         if (nodes := self.run.shuffle.nodes) is None:
-            whole = order(self._blocks, self.seed, num_lanes)
-            is_small = SmallOrder.is_enough(self._blocks, self.shuffle)
-            return SmallOrder(whole) if is_small else whole
+            return order(self._blocks, self.seed, num_lanes)
         lanes = max(1, num_lanes // nodes.count)
         return nodes.order(
             self._blocks,
