@@ -38,12 +38,7 @@ SIGNS = (*SUFFIXES, _STATE, _SPLITS)
 class ArrowDataset(Tokenizable, Selectable, Erasable, Infillable):
     """Arrow files read as one dataset; made by :func:`pagefeed.arrow`."""
 
-    recorded_tokenizer = None
-
-    @property
-    def recorded_vocab_size(self) -> int | None:
-        """Size of the vocabulary of the tokenizer, if the column holds texts."""
-        return None if self.tokenizer is None else self.tokenizer.vocab_size
+    _records_tokenizer = False
 
     def _build_index(self, column: str) -> PageIndex:
         pages = ArrowPages(self.files, column)

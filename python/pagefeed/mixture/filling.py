@@ -32,8 +32,13 @@ def checked_fill(fill: Iterable[str], datasets: Mapping[str, Any]) -> tuple[str,
                 f"have {sorted(aligned)}"
             )
         _check(aligned[name])
-    if names:
-        _check_once([name for column in aligned.values() for name in column.names])
+    every = [name for column in aligned.values() for name in column.names]
+    twice = {name for name in every if every.count(name) > 1}
+    if names and twice:
+        raise InvalidArgumentError(
+            f"a batch would have {min(twice)!r} twice, of aligned columns and their "
+            "counts: name each once over all datasets"
+        )
     for name in names:
         for called, data in datasets.items():
             _check_free(aligned[name], called, data)
@@ -53,15 +58,6 @@ def _check(column: Any) -> None:
             f"fill={column.column!r}: its padding was not said, and 0 may be a number "
             f"like any other: say what tokens without it have, as in aligned={{"
             f"{column.column!r}: -1}}"
-        )
-
-
-def _check_once(names: list[str]) -> None:
-    twice = {name for name in names if names.count(name) > 1}
-    if twice:
-        raise InvalidArgumentError(
-            f"a batch would have {min(twice)!r} twice, of aligned columns and their "
-            "counts: name each once over all datasets"
         )
 
 

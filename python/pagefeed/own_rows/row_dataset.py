@@ -47,12 +47,7 @@ class RowDataset(Tokenizable, Selectable, Erasable, Infillable):
     own: OwnRows
     """The rows."""
 
-    recorded_tokenizer = None
-
-    @property
-    def recorded_vocab_size(self) -> int | None:
-        """Size of the vocabulary of the tokenizer, if the column holds texts."""
-        return None if self.tokenizer is None else self.tokenizer.vocab_size
+    _records_tokenizer = False
 
     @property
     def _lines(self) -> LineDocuments | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pagefeed import _core
 from pagefeed.caches import part_of
@@ -24,37 +24,15 @@ from pagefeed.errors import (
 )
 
 if TYPE_CHECKING:
+    from pagefeed.remote import ColumnIndex, SharedIndex
     from pagefeed.selection import Naming, TableColumns
-
-
-class StoredIndex(Protocol):
-    """The index of a column that was written before."""
-
-    @property
-    def digest(self) -> str:
-        """Digest that identifies this version of the index."""
-
-    @property
-    def core(self) -> _core.Index:
-        """The index of all files."""
-
-
-class IndexFolder(Protocol):
-    """A folder of indexes that were written before, which all nodes share."""
-
-    @property
-    def path(self) -> str:
-        """Path or URL of the folder."""
-
-    def find(self, column: str, page_index: object) -> StoredIndex | None:
-        """Return the index of a column in the folder; None if there is none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DescribedRecipe(IndexRecipe):
     """Recipe of the index of a column that is described elsewhere, as in a table."""
 
-    shared: IndexFolder | None = None
+    shared: SharedIndex | None = None
     """Folder with a shared index of these files, and possibly others."""
     constants: FolderColumn | None = None
     """Values for files of a table that lack the column."""
@@ -81,7 +59,7 @@ class DescribedRecipe(IndexRecipe):
         return {"missing_as_null": self.constants is not None, "naming": naming}
 
     @property
-    def _written(self) -> StoredIndex | None:
+    def _written(self) -> ColumnIndex | None:
         """The shared index of the column."""
         if self.shared is None:
             return None
@@ -144,7 +122,7 @@ class DescribedRows(ParquetRows):
 
     table: TableColumns | None = None
     """Columns of the table, if the files belong to one."""
-    shared: IndexFolder | None = None
+    shared: SharedIndex | None = None
     """The index that was written for all nodes, if it was given."""
     _of_more_files: Mapping[str, PageIndex] = field(default_factory=dict)
     """Indexes of columns of more files, out of which the index is taken."""
@@ -272,11 +250,11 @@ class DescribedRows(ParquetRows):
 
     def facts(self) -> Facts:
         """Return facts that are known without reading or building anything."""
-        facts = dict(super().facts())
-        table = (self.table and self.table.snapshot) or None
-        pruned = None if self.table is None else len(self.table.pruned) or None
-        column = facts.pop("column")
-        return {"column": column, "table": table, "pruned": pruned, **facts}
+        table = self.table
+        if table is None:
+            return super().facts()
+        about = {"table": table.snapshot or None, "pruned": len(table.pruned) or None}
+        return {**super().facts(), **about}
 
 
 def _index_with_default(recipe: DescribedRecipe) -> PageIndex:

@@ -76,10 +76,8 @@ class Infillable(Dataset):
 
     def facts(self) -> Facts:
         """Return facts that are known without reading or building anything."""
-        facts = dict(super().facts())
-        counts = {name: facts.pop(name) for name in ("rows", "tokens")}
         infill = self.infilling and self.infilling.identity
-        return {**facts, "infill": infill, **counts}
+        return {**super().facts(), "infill": infill}
 
     def infill(self, infill: Infill) -> Self:
         """Rearrange documents so that a model learns to fill in the middle.

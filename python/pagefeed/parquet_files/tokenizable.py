@@ -6,7 +6,7 @@ import datetime
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
 
@@ -89,6 +89,8 @@ class Tokenizable(ParquetRows):
     """The tokenizer of the column, if it holds texts."""
     row_encoder: Rows | None = None
     """Encodes rows, if the column does not hold plain texts."""
+    _records_tokenizer: ClassVar[bool] = True
+    """Whether files of this kind may record the tokenizer of their tokens."""
     _require_labels: bool = True
     """Refuse chats in which no token has a label."""
 
@@ -138,7 +140,8 @@ class Tokenizable(ParquetRows):
         Raises:
             InvalidArgumentError: If two of the files name different ones.
         """
-        return recorded_tokenizer(self.storage, self.files)
+        files = self.files if self._records_tokenizer else ()
+        return recorded_tokenizer(self.storage, files)
 
     def check_tokenizer(self, tokenizer: Tokenizer) -> None:
         """Refuse a tokenizer that is not the one that made the tokens.
@@ -146,13 +149,9 @@ class Tokenizable(ParquetRows):
         Raises:
             InvalidArgumentError: Naming both.
         """
-        from pagefeed.tokenizer import Tokenizer
+        from pagefeed.tokenizer import check_tokenizer
 
-        if not isinstance(tokenizer, Tokenizer):
-            raise InvalidArgumentError(
-                f"tokenizer={tokenizer!r:.60} must be a pagefeed.Tokenizer: give "
-                "pagefeed.Tokenizer(...) of the file"
-            )
+        check_tokenizer(tokenizer)
         recorded = self.recorded_tokenizer
         if recorded and recorded.fingerprint != tokenizer.fingerprint:
             raise InvalidArgumentError(
@@ -169,7 +168,7 @@ class Tokenizable(ParquetRows):
         """
         if self.tokenizer is not None:
             return self.tokenizer.vocab_size
-        if not self.files:
+        if not self.files or not self._records_tokenizer:
             return None
         recorded = tokenizer_of_file(self.storage, self.files[0])
         return None if recorded is None else recorded.vocab_size
@@ -181,11 +180,7 @@ class Tokenizable(ParquetRows):
 
     def facts(self) -> Facts:
         """Return facts that are known without reading or building anything."""
-        facts = dict(super().facts())
-        names = facts.keys() & {"column", "table", "pruned"}
-        first = {name: facts.pop(name) for name in [*facts] if name in names}
-        tokenizer = None if self.tokenizer is None else self.tokenizer.name
-        return {**first, "tokenizer": tokenizer, **facts}
+        return {**super().facts(), "tokenizer": self.tokenizer and self.tokenizer.name}
 
     def tokenize(
         self,
@@ -250,13 +245,9 @@ class Tokenizable(ParquetRows):
             >>> tok = Tokenizer("tokenizer.json")  # doctest: +SKIP
             >>> web = parquet("web/", column="text").tokenize(tok)  # doctest: +SKIP
         """
-        from pagefeed.tokenizer import Tokenizer, on_day, row_encoder
+        from pagefeed.tokenizer import check_tokenizer, on_day, row_encoder
 
-        if not isinstance(tokenizer, Tokenizer):
-            raise InvalidArgumentError(
-                f"tokenize() takes a Tokenizer, found {tokenizer!r:.60}: give "
-                "pagefeed.Tokenizer(...) of a tokenizer.json, a model, or a function"
-            )
+        check_tokenizer(tokenizer)
         if self.tokenizer is not None or self.aligned:
             raise InvalidArgumentError(
                 "tokenize takes texts: the dataset has aligned columns of tokens that "

@@ -26,7 +26,7 @@ from pagefeed.remote.own_store import OwnStore, located_in
 from pagefeed.remote.paths import located_among
 from pagefeed.remote.range_file import RangeFile
 from pagefeed.remote.remote_storage import RemoteStorage, options_of, storage_of_options
-from pagefeed.remote.shared_index import SharedIndex
+from pagefeed.remote.shared_index import ColumnIndex, SharedIndex
 from pagefeed.remote.writing import (
     FileWriter,
     locked,
@@ -35,6 +35,7 @@ from pagefeed.remote.writing import (
 )
 
 __all__ = [
+    "ColumnIndex",
     "FileWriter",
     "IndexDifferences",
     "ObjectWriter",

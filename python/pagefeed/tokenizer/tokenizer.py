@@ -400,6 +400,20 @@ class Tokenizer:
         return self.handle.decode(numbers)
 
 
+def check_tokenizer(value: object) -> Tokenizer:
+    """Return a tokenizer.
+
+    Raises:
+        InvalidArgumentError: If it is anything else.
+    """
+    if isinstance(value, Tokenizer):
+        return value
+    raise InvalidArgumentError(
+        f"tokenizer={value!r:.60} is not a Tokenizer: give pagefeed.Tokenizer(...) of "
+        "a tokenizer.json, a model, or a function"
+    )
+
+
 def _no_text(texts: Sequence[object]) -> InvalidArgumentError:
     """Return the error of the first item that is not text."""
     for index, text in enumerate(texts):

@@ -10,9 +10,9 @@ from pagefeed.core._base import check_vocab_size, near_name
 from pagefeed.core.batches import Fields, LoaderSettings, block_for
 from pagefeed.core.dataset import ParquetRows
 from pagefeed.core.order import BlockShuffle, Shuffle
-from pagefeed.core.sequences import Packed, TokenCut, Windows
+from pagefeed.core.sequences import Packed, TokenCut, Windows, check_sequences
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.tokenizer import Tokenizer
+from pagefeed.tokenizer import Tokenizer, check_tokenizer
 
 SHUFFLES = get_args(BlockShuffle)
 """Units that may be permuted."""
@@ -67,11 +67,7 @@ def check_texts(dataset: Any, tokenizer: Any) -> None:
             f"dataset={dataset!r:.60} has no texts of Parquet files: give "
             "pagefeed.parquet('corpus/', column='text')"
         )
-    if not isinstance(tokenizer, Tokenizer):
-        raise InvalidArgumentError(
-            f"tokenizer={tokenizer!r:.60} is not a Tokenizer: give "
-            "pagefeed.Tokenizer(...) of a tokenizer.json, a model, or a function"
-        )
+    check_tokenizer(tokenizer)
     if dataset.kind != "tokens":
         raise InvalidArgumentError(
             f"dataset={dataset!r:.60} is tokenized already: give the dataset without "
@@ -101,26 +97,21 @@ def check_cut(sequences: Any) -> TokenCut:
     Raises:
         InvalidArgumentError: If it cannot; the message names the setting.
     """
+    check_sequences(sequences)
     refused = None
-    if isinstance(sequences, Windows):
-        if sequences.overlap or sequences.join == "file":
-            refused = "overlap" if sequences.overlap else "join='file'"
+    if not isinstance(sequences, Windows | Packed):
+        refused = type(sequences).__name__
     elif isinstance(sequences, Packed):
         if sequences.multiple_of > 1:
             refused = "multiple_of, which is for context parallelism,"
-    else:
-        is_number = isinstance(sequences, int) and not isinstance(sequences, bool)
-        length = sequences if is_number else 2048
-        raise InvalidArgumentError(
-            f"sequences={sequences!r:.60} must say how to cut texts: Windows({length}, "
-            f"eos=...) or Packed({length}, eos=...)"
-        )
-    if refused is not None:
-        raise InvalidArgumentError(
-            f"sequences={sequences!r}: {refused} does not go with tokens that are cut "
-            f"as they come: leave it out{COUNTED}"
-        )
-    return sequences
+    elif sequences.overlap or sequences.join == "file":
+        refused = "overlap" if sequences.overlap else "join='file'"
+    if refused is None:
+        return sequences
+    raise InvalidArgumentError(
+        f"sequences={sequences!r:.60}: {refused} does not go with tokens that are cut "
+        f"as they come: give Windows or Packed without it{COUNTED}"
+    )
 
 
 def check_text_fields(fields: Fields) -> None:
