@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Self
 
 from pagefeed.core._base import Facts
 from pagefeed.core.dataset import (
-    ChangeRow,
     Dataset,
     PageIndex,
-    Row,
     refuse_texts,
     refuse_unknown_rows,
 )
@@ -51,28 +49,13 @@ class Infillable(Dataset):
             index if filling is None else InfilledIndex(index, self.infilling, filling)
         )
 
-    def _change_row(self) -> ChangeRow | None:
-        """Return a function that adds unchanged columns to infilled tokens."""
+    def _not_arranged(self) -> set[str]:
+        """Return the columns that the data plane arranges in batches alone."""
         if self.infilling is None:
-            return None
-        from pagefeed.infilling import arrange_numbers, arrange_spans, document_at
-
-        index, both = self.index, zip(self.aligned, self.aligned_sources, strict=True)
-        arranged = {
-            column.column: arrange_numbers(column, source, index)
-            for column, source in both
-            if column.filling(source) is None
-        }
-        arranged |= dict.fromkeys(self.span_columns, arrange_spans)
-
-        def change(values: Row, row: int) -> Row:
-            document = document_at(index, row)
-            changed = {
-                n: arrange(values[n], document) for n, arrange in arranged.items()
-            }
-            return values | changed
-
-        return change
+            return set()
+        both = zip(self.aligned, self.aligned_sources, strict=True)
+        wide = {column.column for column, at in both if column.filling(at) is None}
+        return wide | {*self.span_columns}
 
     def facts(self) -> Facts:
         """Return facts that are known without reading or building anything."""

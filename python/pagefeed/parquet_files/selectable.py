@@ -56,8 +56,9 @@ class Selectable(Dataset):
 
         beside = (column.column for column in self.aligned)
         names = (self.column, *beside, *self.metadata, *self.span_columns)
-        sources = {name: self.source_of(name) for name in names}
-        return rows_at(sources, self.spans, numbers, self._change_row())
+        gone = self._not_arranged()
+        sources = {name: self.source_of(name) for name in names if name not in gone}
+        return rows_at(sources, self.spans, numbers)
 
     def head(self, num_rows: int = 5) -> list[dict[str, Any]]:
         """Return the first rows, or all if there are fewer.

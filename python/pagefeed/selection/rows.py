@@ -9,10 +9,8 @@ import numpy as np
 
 from pagefeed.core._base import check_whole, require
 from pagefeed.core.dataset import (
-    ChangeRow,
     FolderColumn,
     PageIndex,
-    Row,
     Spans,
 )
 from pagefeed.errors import InvalidArgumentError, OutOfRangeError
@@ -40,8 +38,7 @@ def rows_at(
     columns: Mapping[str, PageIndex | FolderColumn],
     spans: Spans,
     numbers: Iterable[int],
-    change: ChangeRow | None = None,
-) -> Iterator[Row]:
+) -> Iterator[dict[str, Any]]:
     """Yield rows; a page that several neighbours share is read once.
 
     Rows that were erased have no value.
@@ -50,7 +47,6 @@ def rows_at(
         columns: What to read of each row.
         spans: The rows of the dataset.
         numbers: Which rows, numbered through ``spans``.
-        change: Function that changes each row.
 
     Raises:
         MissingDependencyError: If pyarrow, which makes the values, is not installed.
@@ -64,8 +60,7 @@ def rows_at(
         # All columns number the rows of the files alike.
         [row] = spans.rows_of_index([row_of_dataset]).tolist()
         [file] = spans.index.files_of_rows([row]).tolist()
-        values = {name: reader.value(row, file) for name, reader in readers.items()}
-        yield values if change is None else change(values, row)
+        yield {name: reader.value(row, file) for name, reader in readers.items()}
 
 
 class _Reader:

@@ -7,14 +7,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pagefeed as pf
 from models.infill_model import infilled
 from models.wide import FIRST_TOKEN, Wide
-from pagefeed.errors import InvalidArgumentError
 from scaled import scaled
 
 PREFIX, MIDDLE, SUFFIX, END, EOS, BOS = range(1, 7)
@@ -172,59 +170,20 @@ def test_numbers_follow_the_tokens_that_they_are_of(
         assert sorted(seen) == sorted(starts)
 
 
-@settings(
-    max_examples=scaled(60),
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-@given(rows=some_rows(), wide=wides(), infill=INFILLS, layout=LAYOUTS)
-def test_rows_are_shown_beside_their_tokens(
-    tmp_path: Path, rows: Rows, wide: Wide, infill: pf.Infill, layout: dict[str, Any]
-):
-    """Indexing, iteration and the first rows show one and the same."""
-    data = made(tmp_path / "data", rows, wide, layout).infill(infill)
-    like = wide.like
-    scalars = like.of_next or like.first or like.scale or like.width not in (None, 1)
-    if scalars or wide.kind != "flat":
-        with pytest.raises(InvalidArgumentError, match=r"Give Windows|give Packed"):
-            pf.Loader(data, sequences=pf.Documents(max_length=9), batch_size=2)
-    starts = {t: row[0] for row in rows if row for t in row}
-    shown = data.head(len(rows))
-    assert shown == [*data] == [data[number] for number in range(len(rows))]
-    for number, row in enumerate(rows):
-        tokens = infilled(infill, number, 0, row or [])
-        assert (shown[number]["input_ids"] or []) == tokens
-        # A file that holds the infilled row has these numbers.
-        plain = wide._replace(scale=None)
-        expected, counts = plain.expected(
-            np.array(tokens, np.int64), starts, parted(tokens, is_whole=True)
-        )
-        lists = expected.reshape(len(tokens), wide.k).tolist()
-        if wide.kind == "ragged":
-            lists = [each[:count] for each, count in zip(lists, counts, strict=True)]
-        if wide.kind == "flat":
-            lists = [number for each in lists for number in each]
-        assert (shown[number]["wide"] or []) == lists
-
-
-def test_spans_are_shown_where_their_tokens_are(tmp_path: Path):
-    rows = [
-        list(range(FIRST_TOKEN + 40 * n, FIRST_TOKEN + 40 * n + 30)) for n in range(9)
-    ]
-    spans = [
-        [
-            {"start": 0, "end": 30, "what": "all"},
-            {"start": 7, "end": 19, "what": "some"},
-        ]
-        for _ in rows
-    ]
-    path = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"input_ids": rows, "spans": spans}), path)
-    data = pf.parquet(path, column="input_ids", spans=["spans"])
-    infill = pf.Infill(prefix=PREFIX, middle=MIDDLE, suffix=SUFFIX, rate=0.7)
-    for row, shown in zip(rows, data.infill(infill), strict=True):
-        held: dict[str, list[int]] = {"all": [], "some": []}
-        for span in shown["spans"]:
-            held[span["what"]] += shown["input_ids"][span["start"] : span["end"]]
-        assert sorted(held["all"]) == row
-        assert sorted(held["some"]) == row[7:19]
+def test_rows_are_shown_without_what_batches_alone_arrange(tmp_path: Path):
+    row = [*range(FIRST_TOKEN, FIRST_TOKEN + 30)]
+    spans = [{"start": 7, "end": 19, "what": "some"}]
+    names = {"input_ids": [row], "narrow": [row], "wide": [row * 2], "spans": [spans]}
+    pq.write_table(pa.table(names), tmp_path / "a.parquet")
+    data = pf.parquet(
+        tmp_path,
+        column="input_ids",
+        aligned={"narrow": -1, "wide": pf.Aligned(width=2)},
+        spans=["spans"],
+    )
+    infill = pf.Infill(prefix=PREFIX, middle=MIDDLE, suffix=SUFFIX, rate=1)
+    [shown] = data.infill(infill)
+    tokens = infilled(infill, 0, 0, row)
+    padded = [token if token in row else -1 for token in tokens]
+    assert shown == {"input_ids": tokens, "narrow": padded}
+    assert {*data[0]} == {*names}

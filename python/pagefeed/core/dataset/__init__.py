@@ -7,9 +7,7 @@ the dataset of Parquet files.
 """
 
 from pagefeed.core.dataset.dataset import (
-    ChangeRow,
     Dataset,
-    Row,
     Source,
     SourceKind,
     check_dataset,
@@ -59,7 +57,6 @@ from pagefeed.core.dataset.spans import (
 
 __all__ = [
     "BlockKind",
-    "ChangeRow",
     "Dataset",
     "FolderColumn",
     "IndexRecipe",
@@ -70,7 +67,6 @@ __all__ = [
     "ParquetRows",
     "Pieces",
     "Recipe",
-    "Row",
     "RowNumbers",
     "Source",
     "SourceKind",

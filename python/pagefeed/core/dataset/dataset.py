@@ -95,11 +95,6 @@ class Source(ABC):
         return None
 
 
-Row: TypeAlias = dict[str, Any]
-ChangeRow: TypeAlias = Callable[[Row, int], Row]
-"""Returns a row as the dataset delivers it, from a row of the files and its number."""
-
-
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Dataset(Source):
     """Rows of tokens in a fixed order, and further columns of the same rows.
@@ -172,9 +167,9 @@ class Dataset(Source):
         """Whether labels of the rows teach a token at their end: not of files."""
         return False
 
-    def _change_row(self) -> ChangeRow | None:
-        """Return what changes rows as their tokens are; None if they stay."""
-        return None
+    def _not_arranged(self) -> set[str]:
+        """Return the names of columns that rows lack where tokens are rearranged."""
+        return set()
 
     @property
     def has_columns_of_files(self) -> bool:
