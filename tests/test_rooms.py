@@ -44,7 +44,7 @@ USES = {
     "documents": {"aligned", "caches"},
     "erasure": {"caches", "selection"},
     "flat": {"aligned", "caches", "parquet_files", "remote"},
-    "infilling": {"aligned", "caches"},
+    "infilling": {"caches"},
     "growth": {"mixture", "parquet_files"},
     "images": {"caches", "documents", "parquet_files", "remote", "tokenizer"},
     "integrations": {
