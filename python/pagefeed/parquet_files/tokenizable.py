@@ -149,9 +149,9 @@ class Tokenizable(ParquetRows):
         Raises:
             InvalidArgumentError: Naming both.
         """
-        from pagefeed.tokenizer import check_tokenizer
+        from pagefeed.tokenizer import require_tokenizer
 
-        check_tokenizer(tokenizer)
+        require_tokenizer(tokenizer)
         recorded = self.recorded_tokenizer
         if recorded and recorded.fingerprint != tokenizer.fingerprint:
             raise InvalidArgumentError(
@@ -245,9 +245,9 @@ class Tokenizable(ParquetRows):
             >>> tok = Tokenizer("tokenizer.json")  # doctest: +SKIP
             >>> web = parquet("web/", column="text").tokenize(tok)  # doctest: +SKIP
         """
-        from pagefeed.tokenizer import check_tokenizer, on_day, row_encoder
+        from pagefeed.tokenizer import on_day, require_tokenizer, row_encoder
 
-        check_tokenizer(tokenizer)
+        require_tokenizer(tokenizer)
         if self.tokenizer is not None or self.aligned:
             raise InvalidArgumentError(
                 "tokenize takes texts: the dataset has aligned columns of tokens that "

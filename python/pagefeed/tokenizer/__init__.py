@@ -11,7 +11,7 @@ from pagefeed.tokenizer.masks import TrainOn
 from pagefeed.tokenizer.ranks import pattern_of
 from pagefeed.tokenizer.row_text import TextOfRow
 from pagefeed.tokenizer.rows import ChatRows, Rows, check_learned, on_day, row_encoder
-from pagefeed.tokenizer.tokenizer import TokenIds, Tokenizer, check_tokenizer
+from pagefeed.tokenizer.tokenizer import TokenIds, Tokenizer, require_tokenizer
 
 __all__ = [
     "IGNORED",
@@ -24,8 +24,8 @@ __all__ = [
     "Tokenizer",
     "TrainOn",
     "check_learned",
-    "check_tokenizer",
     "on_day",
     "pattern_of",
+    "require_tokenizer",
     "row_encoder",
 ]

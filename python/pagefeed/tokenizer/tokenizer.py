@@ -400,7 +400,7 @@ class Tokenizer:
         return self.handle.decode(numbers)
 
 
-def check_tokenizer(value: object) -> Tokenizer:
+def require_tokenizer(value: object) -> Tokenizer:
     """Return a tokenizer.
 
     Raises:

@@ -12,7 +12,7 @@ from pagefeed.core.dataset import ParquetRows
 from pagefeed.core.order import BlockShuffle, Shuffle
 from pagefeed.core.sequences import Packed, TokenCut, Windows, check_sequences
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.tokenizer import Tokenizer, check_tokenizer
+from pagefeed.tokenizer import Tokenizer, require_tokenizer
 
 SHUFFLES = get_args(BlockShuffle)
 """Units that may be permuted."""
@@ -67,7 +67,7 @@ def check_texts(dataset: Any, tokenizer: Any) -> None:
             f"dataset={dataset!r:.60} has no texts of Parquet files: give "
             "pagefeed.parquet('corpus/', column='text')"
         )
-    check_tokenizer(tokenizer)
+    require_tokenizer(tokenizer)
     if dataset.kind != "tokens":
         raise InvalidArgumentError(
             f"dataset={dataset!r:.60} is tokenized already: give the dataset without "

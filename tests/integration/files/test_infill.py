@@ -105,43 +105,6 @@ def test_fields_and_spans_of_streams_follow_their_tokens(folder):
     assert batch["input_ids"].shape == batch["weights"].shape
 
 
-def test_special_tokens_have_the_padding_of_a_scaled_column(tmp_path):
-    numbers = pa.array([[1] * len(row) for row in ROWS], pa.list_(pa.int8()))
-    table = pa.table({"tokens": ROWS, "scores": numbers})
-    pq.write_table(table, tmp_path / "a.parquet")
-    scores = pf.Aligned(scale=0.5, padding=7)
-    data = pf.parquet(tmp_path, column="tokens", aligned={"scores": scores})
-    data = data.infill(INFILL)
-    shown = [(row["tokens"], row["scores"]) for row in data]
-    # Rows have what files have; batches are scaled.
-    for batch in loader_of(data, sequences=pf.Packed(64)):
-        wanted = np.where(batch["input_ids"] < 60_000, 0.5, 7)
-        wanted[batch["input_ids"] == 0] = 7
-        np.testing.assert_array_equal(batch["scores"], wanted.astype(np.float32))
-    for tokens, given in shown:
-        assert given == [1 if token < 60_000 else 7 for token in tokens]
-
-
-@pytest.mark.parametrize(
-    ("settings", "is_of_next"),
-    [({}, True), ({"first": 1}, False), ({"shifted": True}, False)],
-)
-def test_several_numbers_tell_of_the_next_token_unless_said(
-    tmp_path, settings, is_of_next
-):
-    first = settings.get("first", 0)
-    numbers = [[3, 3] * (len(row) - first) for row in ROWS]
-    pq.write_table(pa.table({"tokens": ROWS, "top": numbers}), tmp_path / "a.parquet")
-    top = pf.Aligned(width=2, padding=-1, **settings)
-    data = pf.parquet(tmp_path, column="tokens", aligned={"top": top}).infill(INFILL)
-    at_cuts = []
-    for row in data:
-        pairs = zip(row["tokens"], row["tokens"][1:], row["top"][::2], strict=False)
-        at_cuts += [number for own, behind, number in pairs if own < 60_000 <= behind]
-    assert (3 in at_cuts) is not is_of_next
-    assert at_cuts
-
-
 def test_documents_of_a_later_shard_are_found(tmp_path):
     for shard in range(2):
         with pf.StreamWriter(tmp_path / str(shard), dtype="uint16") as out:
