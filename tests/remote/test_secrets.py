@@ -135,7 +135,7 @@ def test_the_signature_of_a_url_is_shown_nowhere(web_server, tmp_path, capsys, c
     origin = loader.locate(0, 0)[0]
     page = data.index.locate(0)
     shown = [repr(origin), origin.file, repr(page), page.file, repr(data.index)]
-    assert loader.view().run.document_sequences(origin.file, origin.row)
+    assert loader.steps_of(origin.file, origin.row)
     with pytest.raises(PagefeedError) as caught:
         len(pf.parquet(url, column="nope", storage_options=_OPEN).index)
     shown += [str(caught.value), repr(caught.value), str(caught.value.file)]

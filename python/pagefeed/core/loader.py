@@ -35,7 +35,14 @@ from pagefeed.core.batches import (
 from pagefeed.core.dataset import Source, check_dataset
 from pagefeed.core.order import Shuffle, ShuffleLike
 from pagefeed.core.ranks import resolve_memory, resolve_rank, resolve_threads
-from pagefeed.core.run import Grown, Origin, Slot, Step, check_grown
+from pagefeed.core.run import (
+    Grown,
+    Origin,
+    Slot,
+    Step,
+    check_grown,
+    sequences_of_document,
+)
 from pagefeed.core.sequences import Cut, check_sequences
 from pagefeed.errors import InvalidArgumentError
 
@@ -479,10 +486,10 @@ class Loader(AnyLoader):
             InvalidArgumentError: If there is no such document, or a part of it was
                 delivered before a resume with another batch size or world size.
         """
-        session = self._session
-        containing = session.run.document_sequences(
-            os.fspath(file), check_whole(row, "row", least=0)
-        )
+        session, run = self._session, self._session.run
+        row = check_whole(row, "row", least=0)
+        path, parts = os.fspath(file), (run.datasets, run.indexes)
+        containing = sequences_of_document(*parts, path, row)
         cursor = session.position.whole
         now, end = cursor.position_of(session.position.now), cursor.end
         # After the last batch it is still the epoch of that batch.

@@ -95,26 +95,16 @@ def block_for(indexes: Sequence[PageIndex]) -> BlockKind:
     """
     pages = row_groups = 0
     size = 0.0
-    for index in indexes:
-        pages += _count(index, "page")
-        row_groups += _count(index, "row_group")
-        size += _mean_bytes(index) * len(index)
+    for index in filter(len, indexes):
+        in_pages, in_groups = index.runs("page"), index.runs("row_group")
+        pages += len(index if in_pages is None else in_pages)
+        row_groups += len(index if in_groups is None else in_groups)
+        # The mean of some pages from all over the files.
+        some = np.linspace(0, len(index) - 1, min(len(index), _SAMPLED))
+        size += float(index.stored_bytes(some.astype(np.int64)).mean()) * len(index)
     is_small = size < SMALL * pages
     suits = row_groups >= FEWEST and size <= LARGE * row_groups
     return "row_group" if is_small and suits else "page"
-
-
-def _count(index: PageIndex, kind: BlockKind) -> int:
-    runs = index.runs(kind)
-    return len(index) if runs is None else len(runs)
-
-
-def _mean_bytes(index: PageIndex) -> float:
-    """Return the mean stored bytes of a page, of some from all over the files."""
-    if not len(index):
-        return 0.0
-    some = np.linspace(0, len(index) - 1, min(len(index), _SAMPLED)).astype(np.int64)
-    return float(index.stored_bytes(some).mean())
 
 
 def with_chosen_block(settings: LoaderSettings) -> LoaderSettings:

@@ -118,13 +118,9 @@ class BlockList(UnitList):
         # Number of indices in each item.
         ends = np.append(0, np.cumsum(counts))
         counts = np.diff(np.searchsorted(chosen.which, ends))
-        return self._units(items, begins, counts, self._turned(chosen.indices))
-
-    def _turned(self, indices: Int64Array) -> Int64Array:
-        """Indices before the line is turned."""
-        turned = indices + self._turn
-        turned[turned >= self._size] -= self._size
-        return turned
+        indices = chosen.indices + self._turn  # Before the line is turned.
+        indices[indices >= self._size] -= self._size
+        return self._units(items, begins, counts, indices)
 
     def _units(
         self, items: Items, begins: Int64Array, counts: Int64Array, indices: Int64Array

@@ -7,7 +7,7 @@ a state of a few integers, the route of a rank from there, and the coming sequen
 from pagefeed.core.run.dataset_order import DatasetOrder
 from pagefeed.core.run.dataset_run import DatasetCursor, DatasetRun, check_bound
 from pagefeed.core.run.delivered import NO_SEQUENCE, Sequences, gathered, joined
-from pagefeed.core.run.provenance import Origin
+from pagefeed.core.run.provenance import Origin, sequences_of_document
 from pagefeed.core.run.route import (
     MAX_HORIZON,
     NO_POSITION,
@@ -61,4 +61,5 @@ __all__ = [
     "joined",
     "merge_ranges",
     "reading_state",
+    "sequences_of_document",
 ]

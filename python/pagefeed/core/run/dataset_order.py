@@ -46,7 +46,10 @@ class DatasetOrder:
         """The dataset."""
         self.index = self.run.indexes[self.dataset_number]
         """The sequences of the dataset."""
-        self._blocks = self._choose_blocks()
+        blocks = self.index.blocks(self.run.shuffle.unit)
+        # Row groups only if the window can hold one.
+        fits = self._bytes_of(blocks) <= NODE_BYTES
+        self._blocks = blocks if fits else self.index.blocks("page")
         nodes = self.run.shuffle.nodes
         self.num_lanes = choose_num_lanes(
             num_blocks=len(self._blocks),
@@ -60,12 +63,6 @@ class DatasetOrder:
         """Lanes of an epoch, which depend on the ranks it begins with."""
         self.of = lru_cache(maxsize=2)(self._make)
         """Returns the order of an epoch, by number of lanes and of ranks."""
-
-    def _choose_blocks(self) -> Blocks:
-        """Return the blocks to permute; row groups only if the window can hold one."""
-        blocks = self.index.blocks(self.run.shuffle.unit)
-        fits = self._bytes_of(blocks) <= NODE_BYTES
-        return blocks if fits else self.index.blocks("page")
 
     def _bytes_of(self, blocks: Blocks) -> float:
         """Mean decoded size of a block."""

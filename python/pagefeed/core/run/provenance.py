@@ -88,7 +88,12 @@ def sequences_of_document(
 ) -> list[tuple[int, Int64Array, int | None]]:
     """Return the sequences of datasets with tokens of a document.
 
-    See :meth:`~pagefeed.run.Run.document_sequences`.
+    Returns:
+        For each dataset with the document: the number of the dataset, the sequences,
+        and if these are batches, the row of the document in its batch.
+
+    Raises:
+        InvalidArgumentError: If there is no such file or row.
     """
     holding = [
         n

@@ -101,15 +101,12 @@ class Route:
 
         It is the rank's share of the step's sequences, times the number of ranks.
         """
-        here = int((self._positions_of(index) != NO_POSITION).sum())
+        whole = replace(self, worker=0, num_workers=1)  # Whichever worker takes it.
+        here = int((whole.positions(index, 1) != NO_POSITION).sum())
         begin, end = self._first_place(index), self._first_place(index + 1)
         if self.end is not None:
             end = min(end, int(self._places(self.end)))
         return here * self.world_size / max(1, int(end - begin))
-
-    def _positions_of(self, index: int) -> Int64Array:
-        """Return the positions of this rank in a step, whichever worker takes it."""
-        return replace(self, worker=0, num_workers=1).positions(index, 1)
 
     @property
     def num_sequences(self) -> int | None:
@@ -266,7 +263,10 @@ class Route:
                 "where this run "
                 "resumed with other sizes"
             )
-        kept = positions[(positions >= self.start) & ~self._is_skipped(positions)]
+        begin, end, _ = self._gaps
+        gap = np.searchsorted(begin, positions, side="right")
+        is_skipped = (gap > 0) & (positions < np.append(end, 0)[gap - 1])
+        kept = positions[(positions >= self.start) & ~is_skipped]
         last = self.num_steps
         return sorted(
             Slot(self.number_of(step), rank, row)
@@ -351,11 +351,6 @@ class Route:
         gap = np.searchsorted(begin, position, side="right")
         overshoot = np.where(gap > 0, np.append(end, 0)[gap - 1] - position, 0)
         return position - num_skipped[gap] + np.maximum(overshoot, 0)
-
-    def _is_skipped(self, positions: Int64Array) -> npt.NDArray[np.bool_]:
-        begin, end, _ = self._gaps
-        gap = np.searchsorted(begin, positions, side="right")
-        return (gap > 0) & (positions < np.append(end, 0)[gap - 1])
 
 
 def merge_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:

@@ -23,7 +23,6 @@ from pagefeed.core.run.delivered import NO_SEQUENCE, Sequences, gathered
 from pagefeed.core.run.provenance import (
     Origin,
     origins_of_sequence,
-    sequences_of_document,
 )
 from pagefeed.core.run.route import (
     LEAST_SEQUENCES,
@@ -295,20 +294,6 @@ class Run(ABC):
         """Items that are planned for a sequence, about: documents of a batch, or 1."""
         planned = sum(index.num_planned for index in self.indexes)
         return max(1.0, planned / max(1, self.num_sequences))
-
-    def document_sequences(
-        self, file: str, row: int
-    ) -> list[tuple[int, Int64Array, int | None]]:
-        """Return the sequences with tokens of a document.
-
-        Returns:
-            For each dataset with the document: the number of the dataset, the
-            sequences, and if these are batches, the row of the document in its batch.
-
-        Raises:
-            InvalidArgumentError: If there is no such file or row.
-        """
-        return sequences_of_document(self.datasets, self.indexes, file, row)
 
     def documents_of(self, sequence: int) -> npt.NDArray[np.bool_]:
         """Return which documents of a batch were not erased: bool, in its order."""

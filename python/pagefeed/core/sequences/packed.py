@@ -211,7 +211,7 @@ class PackedIndex(PackedRuns, SequenceIndex):
         self.first_span = block_starts(self.lines, least, packed.join)
         self.packing: Callable[[int], PackedRows] = lru_cache(maxsize=4)(self._pack)
         """Returns the rows of a block, packed; reads its pages."""
-        tokens = self._block_tokens()
+        tokens = np.diff(self.lines.first(self.first_span))
         counts = -(-tokens // packed.length)
         self._num_repeated = 0
         """Times that ``bos`` is written again before the rest of a document."""
@@ -227,9 +227,6 @@ class PackedIndex(PackedRuns, SequenceIndex):
     def __len__(self) -> int:
         """Return the number of blocks."""
         return len(self.first_span) - 1
-
-    def _block_tokens(self) -> Int64Array:
-        return np.diff(self.lines.first(self.first_span))
 
     @property
     def num_tokens(self) -> int:
