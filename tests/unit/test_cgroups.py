@@ -132,3 +132,9 @@ def test_a_real_group():
     finally:
         with suppress(OSError):
             group.rmdir()
+
+
+def test_the_system_is_asked_once_and_not_by_every_loader(monkeypatch):
+    first = num_processors(), resolve_memory("1MiB")
+    monkeypatch.setattr(Path, "read_text", lambda _: 1 / 0)
+    assert (num_processors(), resolve_memory("1MiB")) == first

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 ROOT = Path("/")
 
 
+@cache  # Every loader asks, and dozens of files are read.
 def container_limits() -> tuple[float | None, tuple[int, Path] | None]:
     """Return the processors, and the bytes with the file that says so, or None each."""
     return processor_quota(), memory_limit()
