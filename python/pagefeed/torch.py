@@ -263,7 +263,7 @@ class LoaderDataset(IterableDataset[Batch]):
         return self._steps
 
     def _become(self, num_workers: int) -> None:
-        """Make this, in a worker, its own share of the loader, for all its epochs."""
+        """Turn this worker's dataset into its share of the loader, for all epochs."""
         if not self._is_worker:
             self.loader, self._is_worker = share(self.loader, num_workers), True
 

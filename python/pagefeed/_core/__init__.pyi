@@ -1,7 +1,7 @@
 """The data plane in Rust: page index, page reads and the engine.
 
-A stub for each subject; at run time all names are here but the types
-of dicts, which are for annotations alone.
+Each subject has a stub. At run time this module has all names except the
+types of dicts, which only annotations use.
 """
 
 from pagefeed._core.arrow import (

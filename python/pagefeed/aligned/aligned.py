@@ -139,7 +139,7 @@ class AlignedColumn(NamedTuple):
 
     @property
     def padding(self) -> float:
-        """The number where a token has none."""
+        """The number for tokens that have none."""
         if self.like.padding is not None:
             return self.like.padding
         return IGNORED if self._name == LABELS else 0

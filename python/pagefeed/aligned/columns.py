@@ -19,7 +19,7 @@ from pagefeed.errors import InvalidArgumentError, LabelWarning
 
 
 class Numbers(NamedTuple):
-    """A column, and the numbers that a batch has of it."""
+    """A column, and the type and width of its numbers in a batch."""
 
     column: AlignedColumn
     dtype: str
@@ -186,7 +186,7 @@ class AlignedColumns(ColumnsBeside):
         ]
 
     def typed(self, batch: Batch) -> Batch:
-        """Give tensors of bits the type of the numbers that they are."""
+        """View tensors of raw bits in the type that the bits encode."""
         for column, dtype, _ in self.columns:
             bits = batch[column.column]
             if dtype == "bfloat16" and not isinstance(bits, np.ndarray):

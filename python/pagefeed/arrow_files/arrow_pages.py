@@ -41,7 +41,7 @@ class ArrowPages(MadePages):
 
     @property
     def settings(self) -> list[str]:
-        """Everything but the files that the layout depends on."""
+        """Everything that the layout depends on, except the files."""
         return ["arrow"]
 
     @lazy

@@ -17,7 +17,7 @@ _WAY_OUT = "save it by dataset.save_to_disk(folder) and give the folder"
 
 
 class FileRows(NamedTuple):
-    """Consecutive rows of a dataset that are those of a file."""
+    """Consecutive rows of a dataset that come from one file."""
 
     file: str
     """The file, in a spelling that no other block has."""
@@ -28,12 +28,12 @@ class FileRows(NamedTuple):
 
 
 def is_hub_dataset(value: object) -> bool:
-    """Return whether a value is one of the library ``datasets``."""
+    """Return whether a value is a dataset of the library ``datasets``."""
     return type(value).__module__.partition(".")[0] == "datasets"
 
 
 def blocks_of(dataset: Any) -> tuple[list[FileRows], dict[str, Int64Array] | None]:
-    """Return the files of a dataset, and the rows of these that it has.
+    """Return the files of a dataset, and which of their rows it has.
 
     Returns:
         The blocks, in order; and rising rows by file. None for all rows.
@@ -89,7 +89,7 @@ def blocks_of(dataset: Any) -> tuple[list[FileRows], dict[str, Int64Array] | Non
 
 
 def _blocks(table: Any) -> Iterator[FileRows]:
-    """Yield the rows of a table as those of files; -1 for all rows of one."""
+    """Yield the rows of a table, file by file; -1 means all rows of a file."""
     kind = type(table).__name__
     if kind == "ConcatenationTable":
         for parts in table.blocks:

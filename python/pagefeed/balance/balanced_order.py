@@ -38,7 +38,7 @@ Reading: TypeAlias = Callable[[Int64Array], Generator[None, None, Sequences]]
 
 
 class Division(NamedTuple):
-    """Positions over whose ends nothing is moved."""
+    """A range of positions; no sequence moves into it or out of it."""
 
     first: int
     end: int
@@ -270,7 +270,7 @@ class BalancedOrder(Ordered):
 
 
 def _found(order: Ordered, at: Int64Array) -> Generator[None, None, Sequences]:
-    """Find the sequences of an order, which is of one epoch."""
+    """Find the sequences of an order of one epoch."""
     return Sequences((yield from order.reading(at)))
 
 
@@ -292,7 +292,7 @@ def _epochs_dealt(epochs: UInt32Array | None, put: Int32Array) -> UInt32Array | 
 def _below(
     upper: _Stretch, put: Int32Array, dealt: Sequences
 ) -> tuple[Int32Array, Sequences]:
-    """Return the slots of a stretch with those of more ranks below, of equal width."""
+    """Return the slots of a stretch, and below them those of more ranks."""
     ranks, slots = upper.put.shape
     shape = ranks + len(put), max(slots, put.shape[1])
     at = np.s_[:ranks, :slots], np.s_[ranks:, : put.shape[1]]

@@ -1,4 +1,4 @@
-"""Indexes and numbers of rows that a machine keeps on disk, and output that is whole.
+"""Indexes and numbers of rows, kept on disk; output files that appear whole or not.
 
 One process makes them, and the others wait and map the same files. A result of another
 version, or a damaged one, is made again.

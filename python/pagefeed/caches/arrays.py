@@ -1,4 +1,4 @@
-"""Output that appears whole; arrays on disk, verified and mapped when they are read."""
+"""Output that appears whole or not at all; arrays on disk, verified and mapped."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ IsSound: TypeAlias = Callable[[ArrayFolder], bool]
 
 
 def are_sums(numbers: Int64Array, most: int) -> bool:
-    """Whether numbers are running sums from 0, which do not exceed a number.
+    """Whether numbers are running sums that begin at 0 and stay within a limit.
 
     Example:
         >>> are_sums(np.array([0, 2, 2, 7]), 7), are_sums(np.array([0, 2, 1]), 7)
@@ -142,7 +142,7 @@ def are_sums(numbers: Int64Array, most: int) -> bool:
 
 
 def are_rising(numbers: Int64Array, most: int) -> bool:
-    """Whether numbers lie between 0 and another, and none is below the one before.
+    """Whether numbers never fall, and lie between 0 and a limit.
 
     Example:
         >>> are_rising(np.array([3, 3, 7]), 7), are_rising(np.array([-1]), 7)
@@ -206,7 +206,7 @@ class ChecksummedBlocks:
             self.are_verified[block] = True
 
     def refuse(self, why: str) -> NoReturn:
-        """Raise an error for numbers that are not those that were written.
+        """Raise an error: the numbers are not those that were written.
 
         Raises:
             FileAccessError: Naming the file, and what to do.

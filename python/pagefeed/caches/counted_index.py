@@ -32,7 +32,7 @@ class CountedIndex(PageIndex):
         return self.num_values * self.value_bytes // max(self.num_rows, 1)
 
     def first_values(self, pages: npt.ArrayLike) -> Int64Array:
-        """Return the tokens before each of ``pages``; for ``len(index)``, all."""
+        """Return the number of tokens before each page; ``len(index)`` gives all."""
         return self._first_token[np.asarray(pages, dtype=np.int64)]
 
     def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> Pieces:
@@ -41,13 +41,13 @@ class CountedIndex(PageIndex):
         return cut_at(self._first_token, rows, per_row, starts, stops)
 
     def row_lengths(self, pages: Int64Array) -> Int64Array:
-        """Return the tokens of the rows of some pages, one page after another."""
+        """Return the number of tokens in each row of some pages."""
         lengths = [np.diff(self.row_offsets(page)) for page in pages.tolist()]
         return np.concatenate([np.empty(0, dtype=np.int64), *lengths])
 
     @lazy
     def _first_row(self) -> Int64Array:
-        """Rows before each page, and the number of rows: int64 [pages + 1]."""
+        """Number of rows before each page, and of all rows: int64 [pages + 1]."""
         return self.first_rows(np.arange(len(self) + 1))
 
     def pages_of_values(self, values: npt.ArrayLike) -> Int64Array:

@@ -150,7 +150,7 @@ def stored_counts(
 
 
 def document_lengths(spans: Spans) -> CheckedArray:
-    """Map the tokens of each row, float32 [rows]. Count them if they are not stored."""
+    """Map the number of tokens in each row: float32 [rows]. Count if not stored."""
     num_pieces = -(-len(spans) // SPANS_AT_ONCE)
     return stored_numbers(
         spans,
@@ -164,6 +164,6 @@ def document_lengths(spans: Spans) -> CheckedArray:
 
 
 def _of_rows(spans: Spans, piece: int) -> Float64Array:
-    """Tokens of the rows of some spans."""
+    """Number of tokens in each row of some spans."""
     stop = min((piece + 1) * SPANS_AT_ONCE, len(spans))
     return lengths_of_rows(spans, piece * SPANS_AT_ONCE, stop).astype(np.float32)

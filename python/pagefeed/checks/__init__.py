@@ -1,4 +1,4 @@
-"""Checks of loaders: what they refuse, what they warn of, and steps in their errors.
+"""Checks of loaders: refused settings, warnings, and the steps that errors name.
 
 ``options`` is the table of what each kind of source can do. ``watch`` warns of settings
 that waste a run. ``failures`` finds the steps that need unreadable data. ``waiting``

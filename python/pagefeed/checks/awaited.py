@@ -20,7 +20,7 @@ BETWEEN = ("pagefeed", "concurrent", "threading", "queue", "multiprocessing")
 
 
 def awaited_by(view: AnyView) -> str:
-    """Return what a view waits for, to follow the words that it waits."""
+    """Return the end of a message about a wait: step, rank and what is missing."""
     told = list[str]()
     # The other thread may be in the middle of a change: what is not known is left out.
     with suppress(Exception):

@@ -38,7 +38,7 @@ class Option(NamedTuple):
 
 
 def _parts(settings: LoaderSettings) -> list[Any]:
-    """The datasets that are read."""
+    """The datasets that a loader reads, by name."""
     return list(settings.dataset.parts.values())
 
 
@@ -109,7 +109,7 @@ OPTIONS: tuple[Option, ...] = (
 
 
 def kinds_of(settings: LoaderSettings) -> set[str]:
-    """Return what kinds of source settings are of."""
+    """Return the kinds of source that these settings read."""
     source, delivers = settings.dataset, settings.sequences.delivers
     parts = source.parts.values()
     kinds = {data.kind if delivers == "tokens" else delivers for data in parts}

@@ -1,4 +1,4 @@
-"""Tell of a batch that does not come, while it does not come.
+"""Report a batch that does not come, while the loop still waits for it.
 
 One thread of the process looks at all loops. It sleeps until a wait may be due, which
 is once in ``warn_after`` seconds where none is, and ends when the last loop is gone.
@@ -26,7 +26,7 @@ Call = Callable[[float, AnyView], object]
 
 
 class _Listener(NamedTuple):
-    """A function that hears of waits from some seconds on."""
+    """A function that is called for waits of some seconds or more."""
 
     after: float
     call: Call
@@ -65,7 +65,7 @@ class Watcher(Locked):
             self._start()
 
     def leave(self, alarm: object) -> None:
-        """Call the function of an alarm no more."""
+        """Stop calling the function of an alarm."""
         with self.lock:
             self._alarms.pop(alarm, None)
 

@@ -140,7 +140,7 @@ class DocumentBatchIndex(PackedRuns, DocumentIndex):
 
     @property
     def num_padding_tokens(self) -> int:  # type: ignore[override]
-        """Places of all batches, as large as they may be, without tokens."""
+        """Padding tokens of an epoch, if every batch has the largest size."""
         return self.num_sequences * self.length - self.num_delivered_tokens
 
     @lazy
@@ -208,11 +208,11 @@ class DocumentBatchIndex(PackedRuns, DocumentIndex):
 
     @property
     def num_planned(self) -> int:
-        """Documents of an epoch; each is planned."""
+        """Number of items in the plans of an epoch: one for each document."""
         return self.spans.num_rows
 
     def place_in_sequence(self, row: int) -> int | None:
-        """Return which row of its batch a row of the spans is."""
+        """Return the row of a batch that holds a row of the spans."""
         return int(self.batches_of(np.array([row]))[1][0])
 
     def documents_left(self, sequence: int) -> npt.NDArray[np.bool_]:
@@ -225,13 +225,13 @@ class DocumentBatchIndex(PackedRuns, DocumentIndex):
         return np.unique(self.batches_of(documents)[0])
 
     def are_left(self, sequences: Int64Array) -> npt.NDArray[np.bool_]:
-        """Return which batches no document was erased of: bool."""
+        """Return which batches have no erased document: bool."""
         documents, which = self.documents_of(sequences)
         gone = np.bincount(which, ~super().are_left(documents), len(sequences))
         return gone == 0
 
     def erased_sequences(self) -> Int64Array:
-        """Return the batches that documents were erased of, rising."""
+        """Return the batches with erased documents, rising."""
         return np.unique(self.batches_of(super().erased_sequences())[0])
 
     def stored_squares(self) -> CheckedArray:

@@ -173,7 +173,7 @@ class DocumentFeed(EngineFeed):
         return asked
 
     def _row_tokens(self) -> int:
-        """Return how many tokens a row of a batch has, padding included, about."""
+        """Return about how many tokens a row of a batch has, padding included."""
         documents, run = self._documents, self._run
         most = documents.max_length or 0
         if self._takes_batches:

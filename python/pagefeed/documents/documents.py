@@ -135,7 +135,7 @@ class Documents(Cut):
         return self.pad == "max_length"
 
     def feed(self, settings: Any, run: Any) -> Any:
-        """Return what makes batches of a run."""
+        """Return the feed that makes batches of a run."""
         if settings.decode is not None:
             return DecodingFeed(settings, run, settings.decode)
         return DocumentFeed(settings, run)

@@ -178,7 +178,7 @@ class FleetRoute(Route):
         return share_size(size, self.rank, self.world_size)
 
     def num_alike(self, index: int) -> int | None:
-        """Return how many steps from one on have as many rows; None for all."""
+        """Return how many steps in a row have as many rows; None for all."""
         step = self.number_here(index)
         end = self.fleet.end_of_size(step)
         return None if end is None else -(-(end - step) // self.num_workers)

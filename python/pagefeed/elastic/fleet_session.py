@@ -81,7 +81,7 @@ class FleetSession(RunView):
 
     @property
     def num_given(self) -> int:
-        """Steps up to the one held, or else before the next one."""
+        """Number of steps up to the kept step, or before the next one."""
         return super().num_given if self._current is None else self._current[0] + 1
 
     def _hold(self, current: tuple[Step, Batch | None] | None) -> None:
@@ -148,7 +148,7 @@ class FleetSession(RunView):
             self._start(state, 0, 1)
 
     def _taken(self) -> Batch | None:
-        """Return the next batch, without counting it; None for who gets none."""
+        """Return the next batch, not counted; None for a rank that gets none."""
         running = self.position.running
         if self._position.rank is None or running is None:
             return None

@@ -149,7 +149,7 @@ class GrownMixtureRun(MixtureRun):
         return self._former.get((component.name, former.end))
 
     def knows(self, schedule: Schedule) -> bool:
-        """Return whether it has the data of all epochs that are ahead."""
+        """Return whether the run has the data of all epochs that are ahead."""
         begun = schedule_of(self.begun)
         formers = {component.name: component.before for component in begun.components}
         return all(

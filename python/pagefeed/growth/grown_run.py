@@ -22,7 +22,7 @@ from pagefeed.growth.grown_data import before_growth
 
 
 def arguments_of_run(run: Run, kind: type[Run]) -> dict[str, Any]:
-    """Return the arguments that would make a run again, as one of a kind."""
+    """Return the arguments of a run, to make one of another class from them."""
     names = [option.name for option in fields(kind) if option.init]
     return {name: getattr(run, name) for name in names}
 
@@ -80,7 +80,7 @@ class GrownCursor(DatasetCursor):
 
     @property
     def num_tokens_before(self) -> int:
-        """Tokens of the epochs and sequences before ``begin``, by the mean."""
+        """Tokens before ``begin``, from the mean tokens of a sequence."""
         run = self.run
         if self._is_behind:
             return run.whole.at(self.begin).num_tokens_before
@@ -185,5 +185,5 @@ class GrownRun(DatasetRun):
 
     @property
     def datasets_of_now(self) -> tuple[Sequence[str | None], Sequence[Dataset]]:
-        """All data together, of which a state tells what was erased."""
+        """The dataset with the added files, whose erased rows a state records."""
         return [None], [self.dataset]

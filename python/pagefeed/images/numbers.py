@@ -124,8 +124,8 @@ class ImageNumbers:
         sizes: The columns from which sizes are read.
         of_size: Functions of the size of an image.
 
-    Rows that are not selected may have broken images, and sizes that the functions do
-    not know: :meth:`check` raises for those that are.
+    Rows outside of the selection may have broken images, and sizes that the functions
+    do not know: :meth:`check` looks at selected rows alone.
     """
 
     def __init__(self, sizes: SizesOf, of_size: OfSize) -> None:
@@ -209,7 +209,7 @@ class ImageNumbers:
             return BROKEN, 0.0, 0.0
 
     def check(self, rows: Int64Array, *, drops: bool) -> None:
-        """Raise an error for the first of some rows without tokens that has images.
+        """Raise an error for the first row that has images and got no tokens.
 
         Args:
             rows: Numbers of rows without tokens among the rows of all files.

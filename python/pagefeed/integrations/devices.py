@@ -170,7 +170,7 @@ class _DeviceSteps(Iterator[Batch]):
         return batch
 
     def _takes_more(self) -> bool:
-        """Begin to copy another batch; an error is for who asks for that batch."""
+        """Begin to copy another batch; keep an error until that batch is asked for."""
         try:
             if not self._has_failed:
                 self._take()
@@ -205,7 +205,7 @@ def _is_tensor(value: Any) -> bool:
 def _mapped(
     value: Any, function: Callable[[Any], Any], host: Iterable[str] = ()
 ) -> Any:
-    """Return a batch with a function applied to its tensors, but to some fields."""
+    """Return a batch with a function applied to its tensors, except some fields."""
     if _is_tensor(value):
         return function(value)
     if isinstance(value, dict):

@@ -70,7 +70,7 @@ def check_ranks(
     group: Any,
     same: Any,
 ) -> None:
-    """Check it over process groups of torch, see :meth:`Loader.check_ranks`."""
+    """Check agreement over torch process groups, see :meth:`Loader.check_ranks`."""
     check_agreement(
         ranks,
         settings,

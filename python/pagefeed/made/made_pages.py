@@ -47,7 +47,7 @@ class MadePages(ABC):
     @property
     @abstractmethod
     def settings(self) -> list[str]:
-        """Everything but the files that the layout depends on."""
+        """Everything that the layout depends on, except the files."""
 
     @abstractmethod
     def find(self) -> Layout:
@@ -120,7 +120,7 @@ class MadeRecipe(Recipe):
 
     @property
     def settings(self) -> list[str]:
-        """Everything but the files that the index depends on."""
+        """Everything that the index depends on, except the files."""
         return [f"made {VERSION}", self.column, *self.pages.settings]
 
     def build(

@@ -35,7 +35,7 @@ class WaitAlarm:
         waits.listen(self, after, told)
 
     def close(self) -> None:
-        """Hear of no more waits."""
+        """Stop the alarm: its function is not called again."""
         waits.leave(self)
 
     def __enter__(self) -> Self:

@@ -71,7 +71,7 @@ class Component:
         return [*before, (self.num_sequences, self.num_tokens)]
 
     def former(self, epoch: int) -> Former | None:
-        """Return what an epoch is of; None for all data."""
+        """Return the earlier data that an epoch has; None if it has all data."""
         return next((former for former in self.before if epoch < former.end), None)
 
     def begin_of(self, epoch: int) -> int:
@@ -108,7 +108,7 @@ class Component:
             yield int(rising[first]), now, offset[now]
 
     def num_epochs(self, count: int) -> float:
-        """Return how many epochs the first sequences are."""
+        """Return how many epochs the first ``count`` sequences fill."""
         [epoch], [offset] = self.epochs_of(np.array([count]))
         return float(epoch + offset / self.size_of(int(epoch)))
 

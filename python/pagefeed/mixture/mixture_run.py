@@ -133,7 +133,7 @@ class MixtureCursor(Cursor):
 
     @property
     def epoch_positions(self) -> float:
-        """Positions in which the shortest dataset, by its share, has an epoch."""
+        """Positions that an epoch takes of the dataset that ends its epoch first."""
         shares, run = self._largest_shares, self.run
         sizes = zip(run.names, run.indexes, strict=True)
         return min(
@@ -172,7 +172,7 @@ class MixtureCursor(Cursor):
         return stats
 
     def horizon(self, memory: int) -> int:
-        """Return how many sequences to plan, so that each page is used well."""
+        """Return how many sequences to plan, so that few pages are read twice."""
         shares, run = self._largest_shares, self.run
         num_ranks, horizons = self.route.world_size, [0.0]
         for name, orders in zip(run.names, run.orders(self.begin.epoch), strict=True):
@@ -270,7 +270,7 @@ class MixtureCursor(Cursor):
         return replace(state, position=position, step=step)
 
     def _order(self, component: Component, epoch: int) -> tuple[int, Ordered]:
-        """The number of the dataset that an epoch is of, and its order."""
+        """Return the number of the dataset with an epoch's data, and its order."""
         entry = self.run.entry_of(component, epoch)
         if entry is None:
             raise InvalidArgumentError(
@@ -422,7 +422,7 @@ class MixtureRun(Run):
         return plain if self.fleet is not None else by_turns(plain, cursor.begin)
 
     def knows(self, schedule: Schedule) -> bool:
-        """Return whether it has the data of all epochs that are ahead."""
+        """Return whether the run has the data of all epochs that are ahead."""
         return not schedule.has_grown
 
     def reweighted(

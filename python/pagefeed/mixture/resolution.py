@@ -25,7 +25,7 @@ class Anchor:
     """Sequences of a step of all ranks."""
 
     def position_of(self, step: int) -> int:
-        """Return where a step would be if all had these sizes; may be below 0."""
+        """Return where a step would be if all steps had these sizes; may be below 0."""
         return self.position + (step - self.step) * self.step_sequences
 
 

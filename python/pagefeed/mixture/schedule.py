@@ -124,7 +124,7 @@ class Schedule:
         return tokens / math.fsum(weights)
 
     def changed(self, position: int, anneal: int, weights: Sequence[float]) -> Schedule:
-        """Return it with new weights from a position on, until the next span after."""
+        """Return the schedule with new weights from a position to the next change."""
         return self._changed(WeightChange(position, anneal, rounded(weights)))
 
     def _changed(self, change: WeightChange) -> Schedule:
@@ -147,12 +147,12 @@ class Schedule:
         return self._changed(WeightChange(position, anneal, recorded))
 
     def until(self, position: int) -> Schedule:
-        """Return it without the changes that begin at a position or later."""
+        """Return the schedule without changes that begin at a position or later."""
         changes = tuple(span for span in self.changes if span.start < position)
         return replace(self, changes=changes or self.changes[:1])
 
     def with_components(self, components: Sequence[Component]) -> Schedule:
-        """Return it with further datasets, of weight 0 so far."""
+        """Return the schedule with further datasets, of weight 0 so far."""
         names = set(self.names)
         added = tuple(
             component for component in components if component.name not in names
@@ -245,7 +245,7 @@ def _short(weight: float) -> float | int:
 def _weights_at(
     span: WeightChange, former: Sequence[float], position: int
 ) -> tuple[float, ...]:
-    """Weights of a span at a position in it, were its anneal a straight line."""
+    """Weights at a position in a span, as if its anneal were a straight line."""
     if position >= span.start + span.anneal:
         return span.weights
     done = (position - span.start) / span.anneal

@@ -21,7 +21,7 @@ _VERSION = 1
 
 
 class LineDocuments:
-    """Documents of files of JSON lines, by number; empty lines are none.
+    """Documents of files of JSON lines, by number; empty lines do not count.
 
     Where lines begin is found once, by reading the files, and kept in a cache folder.
 

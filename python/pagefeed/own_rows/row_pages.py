@@ -48,7 +48,7 @@ class RowPages(MadePages):
 
     @property
     def settings(self) -> list[str]:
-        """Everything but the files that the layout depends on."""
+        """Everything that the layout depends on, except the files."""
         lengths = b"" if self._lengths is None else self._lengths.tobytes()
         digest = hashlib.blake2b(lengths, digest_size=16).hexdigest()
         return [self._identity, str(self._column), str(self._file_rows), digest]

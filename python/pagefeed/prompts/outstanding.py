@@ -1,4 +1,4 @@
-"""Tickets that are out: in flight, or back and waiting to be taken again."""
+"""Outstanding tickets: in flight, or back and waiting to be taken again."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class _Waiting(NamedTuple):
 
 
 class Outstanding:
-    """The tickets that are out."""
+    """The outstanding tickets: in flight, or waiting to be taken again."""
 
     def __init__(self, tickets: Iterable[tuple[Ticket, bool, int]] = ()) -> None:
-        """Begin a life.
+        """Begin with a new random number, which marks the tickets of this life.
 
         Args:
             tickets: Tickets that wait, as first taken; whether they were in flight
@@ -128,7 +128,7 @@ class Outstanding:
         raise TicketError(f"{ticket} is {why}. Nothing was changed")
 
     def state(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return the part of a state that says which tickets are out."""
+        """Return the part of a state that lists the outstanding tickets."""
         out = [(number, ticket, 0, 0) for number, ticket in self._flying.values()]
         for priority, order, ticket, was_in_flight in self._waiting:
             before = ticket._replace(attempt=ticket.attempt - 1)
@@ -149,7 +149,7 @@ def _next_attempt(ticket: Ticket) -> Ticket:
 def read_outstanding(
     state: Mapping[str, Any], places: Mapping[str, Places]
 ) -> Iterator[tuple[Ticket, bool, int]]:
-    """Yield the tickets that are out in a state.
+    """Yield the outstanding tickets of a state.
 
     Args:
         state: What :meth:`Outstanding.state` returned, and more.

@@ -1,4 +1,4 @@
-"""Choice of the next dataset: the one whose share would be late first."""
+"""Choice of the next dataset: the one whose share would first fall short."""
 
 from __future__ import annotations
 

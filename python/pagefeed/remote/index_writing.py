@@ -213,7 +213,7 @@ def _check_loss(
     roots: tuple[str, ...],
     num_dropped: int,
 ) -> None:
-    """Refuse to replace an index by one of less than it has."""
+    """Refuse to replace an index by one with fewer files."""
     head, num_files = before.head, len(recipe.files)
     is_other = roots != head.paths and num_dropped > 0
     if is_other or num_files < head.num_files:

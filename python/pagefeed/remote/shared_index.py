@@ -83,7 +83,7 @@ class Head:
         return ", ".join(self.paths) or "named one by one"
 
     def to_bytes(self) -> bytes:
-        """Return it as a file begins with it.
+        """Return the head as the first bytes of a file.
 
         Raises:
             InvalidArgumentError: If there are too many paths.
@@ -99,7 +99,7 @@ class Head:
 
     @classmethod
     def of(cls, data: bytes, path: str) -> Head:
-        """Read what a file begins with.
+        """Read the head from the first bytes of a file.
 
         Raises:
             CorruptFileError: If it is something else, or has another version.
@@ -138,7 +138,7 @@ class Head:
                 )
 
     def file_outside(self, files: Sequence[str]) -> str | None:
-        """Return the first file that is none of the paths, if these say anything."""
+        """Return the first file that is not within the paths, if paths are known."""
         if not self.paths:
             return None
         # Files of the hub have their commit in them.

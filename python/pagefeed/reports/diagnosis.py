@@ -287,7 +287,7 @@ def _blame_copy(diagnosis: Diagnosis, copied: Copy, step_seconds: float) -> None
 
 
 def _share_after(diagnosis: Diagnosis, both: Evidence, loader: Loader) -> float:
-    """Return the share of time that is lost after the advice was taken, at best."""
+    """Return the share of time that is lost if the advice is followed, at best."""
     data, step = (diagnosis.step_seconds[name] for name in ("data", "compute"))
     better = {
         "transform": both.transform_seconds / max(1, both.steps),

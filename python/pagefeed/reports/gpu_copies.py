@@ -49,7 +49,7 @@ def copy_of(batch: Batch) -> Copy | None:
 
 
 def seen_gpu() -> dict[str, float]:
-    """Return the load of this process's GPU; nothing where nothing tells it."""
+    """Return the load of this process's GPU; empty where it cannot be read."""
     with suppress(MissingDependencyError, UnsupportedError):
         return gpu_numbers()
     return {}

@@ -117,7 +117,7 @@ def rehearse(loader: Loader, cursor: Cursor, steps: range, memory: int) -> Rehea
 
 
 def _warm(steps: range) -> int:
-    """Return after how many steps reads are counted: most pages came since."""
+    """Return after how many steps the counting of reads begins."""
     return 2 * len(steps) // 3
 
 
@@ -368,7 +368,7 @@ def _are_slices(
 def _slice_reads(
     index: PageIndex, segments: Segments, batch_size: int, per_row: int
 ) -> tuple[int, float]:
-    """Return the reads, and their bytes, of segments that are read alone."""
+    """Return the number of reads, and their bytes, of segments read without pages."""
     if not len(segments.page):
         return 0, 0.0
     begin, size = np.zeros((2, len(segments.page)), dtype=np.int64)

@@ -37,7 +37,7 @@ Part: TypeAlias = Facts | Table | str
 
 
 class Told(ABC):
-    """A report that prints as its verb does, and is a table in notebooks."""
+    """A report that prints as its command does, and is a table in notebooks."""
 
     @abstractmethod
     def _parts(self) -> Iterable[Part]:

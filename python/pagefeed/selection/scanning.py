@@ -321,7 +321,7 @@ def _later(table: TableColumns | None) -> Iterable[str]:
 
 
 def _constants(files: Files, names: Iterable[str]) -> Mapping[str, FolderColumn]:
-    """Return what rows of files have that lack a column."""
+    """Return the columns whose values folders or a table give, by name."""
     table = files.table
     if table is None:
         return files.folder_columns

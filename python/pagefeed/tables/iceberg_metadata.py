@@ -87,7 +87,7 @@ def column_types(schema: Any) -> ColumnTypes:
 
 
 def default_of(field: Any) -> Any | None:
-    """Return what rows of files that lack a field have: a ``Scalar``, or None."""
+    """Return the value of a field in files that lack it: a ``Scalar``, or None."""
     from pyarrow import scalar
     from pyiceberg.conversions import from_json
     from pyiceberg.io.pyarrow import schema_to_pyarrow

@@ -272,7 +272,7 @@ class _File(NamedTuple):
 
     @property
     def kind(self) -> Kind:
-        """Its contents.
+        """Kind of the file's contents.
 
         Raises:
             UnsupportedError: If it is not a Parquet file.

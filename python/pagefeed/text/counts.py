@@ -79,7 +79,7 @@ class _Counted(NamedTuple):
 
 
 def token_counts(column: TextColumn) -> TokenCounts:
-    """Map the tokens of each row. Count them if they are not stored.
+    """Map the number of tokens in each row. Count them if they are not stored.
 
     Encodes all texts, with a thread per CPU. With a cache folder, each finished chunk
     is stored next to the index, so that work survives a killed process and processes

@@ -229,7 +229,7 @@ def _configured(storage: Storage, path: str) -> dict[str, Any]:
 
 
 def content_of(token: object) -> str | None:
-    """Return the text of a special token of a configuration; None if it has none."""
+    """Return the text of a special token in a configuration; None without one."""
     if isinstance(token, Mapping):
         token = token.get("content")
     return token if isinstance(token, str) else None

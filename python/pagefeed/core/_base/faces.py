@@ -1,4 +1,4 @@
-"""Reprs, and some of many things in a message."""
+"""Texts for reprs, and for long lists in messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def text_of(kind: str, facts: Facts) -> str:
 
 
 def some_of(things: Sequence[object]) -> str:
-    """Return the first eight of some things as text.
+    """Return at most the first eight items as text.
 
     Example:
         >>> some_of([1, 2]), some_of(range(10_000))

@@ -62,7 +62,7 @@ class ColumnsBeside:
         return {}
 
     def typed(self, batch: Batch) -> Batch:
-        """Give tensors of bits the type of the numbers that they are."""
+        """View tensors of raw bits in the type that the bits encode."""
         return batch
 
 

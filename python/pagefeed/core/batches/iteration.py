@@ -151,7 +151,7 @@ class Iteration:
 
     @property
     def is_here(self) -> bool:
-        """Whether it began in this process. Its threads do not survive a fork."""
+        """Whether the iteration began in this process: a fork copies no threads."""
         return self._process == os.getpid()
 
     @property
@@ -229,7 +229,7 @@ class Iteration:
 
     @property
     def _is_urgent(self) -> bool:
-        """Whether the next step is not planned, or too few are to begin with."""
+        """Whether the next step, or one of the first few steps, is not planned."""
         num_taken = self.cursor.num_taken
         if self._num_planned == num_taken:
             return True
@@ -281,7 +281,7 @@ def dataset_ids(run: Run, sequences: Int64Array) -> Int64Array:
 
 
 def _planned_each(cursor: Cursor) -> int:
-    """Return how many sequences a step takes, if steps are planned whole."""
+    """Return how many items a step adds to a plan."""
     return int(cursor.route.batch_size * cursor.run.documents_each)
 
 

@@ -1,4 +1,4 @@
-"""A context that grows in one run: the same order, in shorter rows at first."""
+"""Context lengths that grow in a run: one order, in shorter rows at first."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Lengths:
         return self.length // max(stage for stage in self.stages if stage[0] <= step)[1]
 
     def num_alike(self, route: Route, first: int) -> int:
-        """Return how many steps of a process from one on have rows of one length."""
+        """Return how many steps in a row, from a given one, have rows of one length."""
         step = route.number_here(first)
         ends = [begin for begin, _ in self.stages if begin > step]
         if not ends:

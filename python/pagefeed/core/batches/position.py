@@ -75,7 +75,7 @@ class Position:
 
     @lazy
     def whole(self) -> Cursor:
-        """The cursor over the iteration, from its first step of these sizes on."""
+        """The cursor from the first step of the iteration that has the run's sizes."""
         start = self.now if self.running is None else self.start
         if self.run.has_one_size(start):
             start = replace(start, epoch=start.first_epoch, position=0, step=0)

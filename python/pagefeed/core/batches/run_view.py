@@ -173,7 +173,7 @@ class AnyView(Locked, ABC):
         return {}
 
     def awaiting(self) -> Waits:
-        """Return the waits, which are watched, for a ``with`` block around one."""
+        """Return the waits, to be used as a ``with`` block around one wait."""
         watch_waits(self)
         return self.waits
 

@@ -159,7 +159,7 @@ class RunView(AnyView):
         self.tell()
 
     def _load(self, state: LoaderState, grown: Grown | None) -> None:
-        """Continue at a state, if needed in the rest of an epoch of earlier data.
+        """Continue at a state; if data were added, finish its epoch without them.
 
         If nothing of the epoch was delivered or skipped, the epoch begins with all
         data.

@@ -74,7 +74,7 @@ class LoaderSettings:
     """Lengths of the rows of steps, if they change."""
 
     def __post_init__(self) -> None:
-        """Find the rows of this rank's batch, where a step's are shared."""
+        """Set the rows of this rank's batch where ``global_batch_size`` is shared."""
         if self.fleet is not None:
             placed = self.fleet.placed(self.rank, self.world_size)
             object.__setattr__(self, "batch_size", placed.batch_size)
@@ -172,7 +172,7 @@ def sized(
 def _shared(
     sequences: Cut, batch_tokens: object, global_batch_size: GlobalBatchSize
 ) -> Cut:
-    """Return the cut into batches of a budget, as many of which are a step."""
+    """Return the cut into batches of ``batch_tokens``, several of which make a step."""
     cut, rows = sequences.with_budget(check_positive(batch_tokens, "batch_tokens"))
     if cut.takes_batches:
         return cut

@@ -1,4 +1,4 @@
-"""Durations of a consumer's waits, and the begin of the one that lasts."""
+"""Durations of a consumer's waits, and the start of the current wait."""
 
 from __future__ import annotations
 

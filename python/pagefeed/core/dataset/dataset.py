@@ -73,7 +73,7 @@ class Source(ABC):
         return None
 
     def make_run(self, settings: Mapping[str, Any]) -> Run | None:  # noqa: ARG002
-        """Return the run of these settings; None for that of one dataset."""
+        """Return the run of these settings; None for the usual run of one dataset."""
         return None
 
     def feed(
@@ -164,7 +164,7 @@ class Dataset(Source):
         return index
 
     def labels_end(self, token: int) -> bool:  # noqa: ARG002
-        """Whether labels of the rows teach a token at their end: not of files."""
+        """Whether the rows have labels that teach ``token`` at their end."""
         return False
 
     def _not_arranged(self) -> set[str]:
@@ -185,7 +185,7 @@ class Dataset(Source):
         """Return the index of any column of the same rows."""
 
     def source_of(self, column: str) -> PageIndex | FolderColumn:
-        """Return the pages of any column of the same rows, or its folder values."""
+        """Return the pages of a column, or its values if folder names give them."""
         return self.column_index(column)
 
     @property

@@ -90,7 +90,7 @@ def folder_columns(files: Sequence[str]) -> dict[str, FolderColumn]:
 
 
 def _pairs(folder: str) -> dict[str, str]:
-    """Names and values in the path of a folder; the inner one of two with one name."""
+    """Names and values in a folder's path; of two equal names the inner one counts."""
     parts = (folder_name.partition("=") for folder_name in Path(folder).parts)
     return {
         unquote(name): unquote(value)

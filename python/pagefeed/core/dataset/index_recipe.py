@@ -87,7 +87,7 @@ class Recipe(ABC):
     @property
     @abstractmethod
     def settings(self) -> list[str]:
-        """Everything but the files that the index depends on."""
+        """Everything that the index depends on, except the files."""
 
     @abstractmethod
     def build(self, num_threads: int, advance: Callable[[int], object]) -> _core.Index:
@@ -131,7 +131,7 @@ class IndexRecipe(Recipe):
 
     @property
     def settings(self) -> list[str]:
-        """Everything but the files that the index depends on."""
+        """Everything that the index depends on, except the files."""
         return [self.column, str(self.page_index), *self._own_settings()]
 
     def _own_settings(self) -> list[str]:

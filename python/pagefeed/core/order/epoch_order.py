@@ -191,7 +191,7 @@ class EpochOrder(Ordered):
         return _as_range(checked_indices(positions, self.num_units, "position").ravel())
 
     def _turns(self, positions: range) -> list[tuple[int, range]]:
-        """The lanes that positions at one distance visit in turn, and where."""
+        """Return the lanes that evenly spaced positions visit in turn, and where."""
         num_lanes = self.lanes.num_lanes
         num_turns = num_lanes // math.gcd(positions.step, num_lanes)
         stride = num_turns * positions.step // num_lanes
@@ -204,7 +204,7 @@ class EpochOrder(Ordered):
         return turns
 
     def _progression(self, positions: range) -> Generator[None, None, Int64Array]:
-        """Read positions at one distance, as far at a time as lanes are read ahead."""
+        """Read evenly spaced positions, as many at a time as lanes are read ahead."""
         units = np.empty(len(positions), dtype=np.int64)
         at_once = max(1, self._reader.read_ahead * self.lanes.num_lanes)
         at_once = max(1, at_once // positions.step)

@@ -1,4 +1,4 @@
-"""The permuted units of an epoch as one row, before lanes and windows."""
+"""The permuted units of an epoch as one list, before lanes and windows."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class NodeParts(Protocol):
 
     @property
     def ranks(self) -> int:
-        """Ranks of each."""
+        """Ranks of each node."""
 
     @property
     def world_size(self) -> int:

@@ -98,7 +98,7 @@ class DatasetOrder:
         return spans.page_values * (value_bytes + wide_bytes(self.dataset))
 
     def ahead(self, state: LoaderState, memory: int, num_ranks: int) -> int:
-        """Return how many sequences to plan, so that each page is used well.
+        """Return how many sequences to plan, so that few pages are read twice.
 
         With shuffled blocks, plans reach from the first to the last use of a page. With
         ``"row"`` the uses of a page are anywhere in the epoch. Then plans reach as far

@@ -47,7 +47,7 @@ class DatasetCursor(Cursor):
 
     @property
     def num_tokens_before(self) -> int:
-        """Tokens of the epochs and sequences before ``begin``, by the mean."""
+        """Tokens before ``begin``, from the mean tokens of a sequence."""
         tokens = sum(index.num_delivered_tokens for index in self.run.indexes)
         return self.start * tokens // self.run.num_sequences
 
@@ -56,7 +56,7 @@ class DatasetCursor(Cursor):
         return {}
 
     def horizon(self, memory: int) -> int:
-        """Return how many sequences to plan, so that each page is used well."""
+        """Return how many sequences to plan, so that few pages are read twice."""
         num_ranks = self.route.world_size
         return self.run.orders.ahead(self.begin, memory, num_ranks) // num_ranks
 

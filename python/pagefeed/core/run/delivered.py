@@ -39,12 +39,12 @@ class Sequences:
         return len(self.numbers)
 
     def __getitem__(self, which: Any) -> Sequences:
-        """Return some of them, chosen as NumPy does."""
+        """Return some sequences, indexed as a NumPy array is."""
         numbers, epochs = self.numbers, self.epochs
         return Sequences(numbers[which], None if epochs is None else epochs[which])
 
     def reshape(self, *shape: int) -> Sequences:
-        """Return them in another shape."""
+        """Return the sequences in another shape."""
         numbers, epochs = self.numbers.reshape(shape), self.epochs
         return Sequences(numbers, None if epochs is None else epochs.reshape(shape))
 
@@ -63,7 +63,7 @@ class Sequences:
 
 
 def joined(parts: Sequence[Sequences]) -> Sequences:
-    """Return several one after another."""
+    """Return several groups of sequences, one after another."""
     if len(parts) == 1:
         return parts[0]
     ends = np.cumsum([0, *map(len, parts)]).tolist()

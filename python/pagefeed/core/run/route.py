@@ -93,7 +93,7 @@ class Route:
         return self.batch_size
 
     def num_alike(self, index: int) -> int | None:  # noqa: ARG002
-        """Return how many steps from one on have as many rows; None for all."""
+        """Return how many steps in a row have as many rows; None for all."""
         return None
 
     def weight(self, index: StepIndex) -> float:
@@ -313,7 +313,7 @@ class Route:
         return index * self.step_sequences
 
     def _divided(self, distance: Any) -> tuple[Any, Any]:
-        """Index of the step at a distance from the start, and how far that is in it."""
+        """Return the step that holds a distance from the start, and the rest in it."""
         return np.divmod(distance, self.step_sequences)
 
     def _dealt(

@@ -212,11 +212,11 @@ class Run(ABC):
         return begin if self.at(begin).route.num_steps != 0 else self.after(begin)
 
     def first_of(self, state: LoaderState) -> LoaderState:
-        """Return where the iteration of a state began, with the weights that it has."""
+        """Return the state in which the iteration of a later state began."""
         return self.beginning(state.first_epoch)
 
     def again(self, state: LoaderState) -> LoaderState:
-        """Return where a state's iteration begins again, with the steps to skip."""
+        """Return the state in which an iteration began, with the steps to skip."""
         return replace(self.first_of(state), skipped=state.skipped)
 
     def has_one_size(self, begin: LoaderState) -> bool:
@@ -291,7 +291,7 @@ class Run(ABC):
 
     @lazy
     def documents_each(self) -> float:
-        """Items that are planned for a sequence, about: documents of a batch, or 1."""
+        """Mean number of items that a sequence adds to a plan, at least 1."""
         planned = sum(index.num_planned for index in self.indexes)
         return max(1.0, planned / max(1, self.num_sequences))
 
@@ -359,7 +359,7 @@ class Cursor(ABC):
     @property
     @abstractmethod
     def num_tokens_before(self) -> int:
-        """Tokens delivered before ``begin``, of all epochs and ranks, by the mean."""
+        """Tokens delivered before ``begin``, from the mean tokens of a sequence."""
 
     def log(self) -> None:
         """Log the plan of the run; one dataset has nothing to log."""
@@ -371,7 +371,7 @@ class Cursor(ABC):
 
     @abstractmethod
     def horizon(self, memory: int) -> int:
-        """Return how many sequences to plan, so that each page is used well."""
+        """Return how many sequences to plan, so that few pages are read twice."""
 
     @abstractmethod
     def at(self, positions: Positions) -> Iterator[Sequences | None]:

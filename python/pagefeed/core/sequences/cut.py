@@ -58,7 +58,7 @@ class Cut(ABC):
         """
 
     def feed(self, settings: LoaderSettings, run: Run) -> Feed | None:  # noqa: ARG002
-        """Return what makes batches of a run; None for the engine's own, of tokens."""
+        """Return the feed that makes batches of a run; None for batches of tokens."""
         return None
 
     @abstractmethod

@@ -210,7 +210,7 @@ class SequenceIndex(Protocol):
 
     @property
     def num_planned(self) -> int:
-        """Items of all plans of an epoch: what planning it takes."""
+        """Number of items in the plans of an epoch."""
         return self.num_sequences
 
     @property
@@ -285,7 +285,7 @@ class SequenceIndex(Protocol):
         """Return the sequences with tokens of a row of the spans; reads its page."""
 
     def place_in_sequence(self, row: int) -> int | None:  # noqa: ARG002
-        """Return which row of its sequence, a batch, a row of the spans is."""
+        """Return the row of a batch that holds a row of the spans."""
         return None
 
     def documents_left(self, sequence: int) -> npt.NDArray[np.bool_]:  # noqa: ARG002
@@ -351,7 +351,7 @@ class SpanIndex(SequenceIndex, Protocol):
     """Sequences whose blocks are the sequences that start in one run of spans."""
 
     def first_of_spans(self, spans: Int64Array) -> Int64Array:
-        """Return the sequences before each of ``spans``; for ``len(spans)``, all."""
+        """Return the number of sequences before each span; ``len(spans)`` gives all."""
 
     def spans_of(self, sequences: Int64Array) -> Int64Array:
         """Return the span in which each sequence starts: int64."""

@@ -1,4 +1,4 @@
-"""Files of this machine, as all readers of data see them; which storage has what."""
+"""Storage of this machine's files, and the choice of a storage for paths."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class _Words:
         return new
 
     def _add(self, word_number: int, sign: int) -> None:
-        """Count the pairs of a word, or count them no longer."""
+        """Add the pairs of a word to the counts, or take them out."""
         tokens, count = self._tokens[word_number], self._counts[word_number]
         for pair, times in _pairs(tokens).items():
             self.gains[pair] += sign * count * times

@@ -97,7 +97,7 @@ def check_checksums(data: Dataset | Mixture) -> Check:
 
 
 def check_files(data: Dataset | Mixture) -> list[Check]:
-    """Tell of many small files; they fail no test."""
+    """Report many small files, without failing the test."""
     small = small_files_of(data.parts.values())
     return [] if small is None else [Check("files", small, ok=None)]
 
@@ -166,7 +166,7 @@ def pair_of(
 
 
 def check_learning(losses: Sequence[float] | None, vocab_size: int) -> list[Check]:
-    """The first loss is that of guessing, losses are numbers, and they fall."""
+    """Check that the first loss is that of guessing, and that losses fall."""
     if losses is None:
         return [Check("loss", "not trained: torch is not installed", ok=None)]
     guess, initial, final = math.log(vocab_size), losses[0], np.mean(losses[-4:])
@@ -191,7 +191,7 @@ def check_learning(losses: Sequence[float] | None, vocab_size: int) -> list[Chec
 
 
 def check_numbers(seen: Observation) -> Check:
-    """Fields of numbers hold no NaN."""
+    """Check that no field of numbers holds NaN."""
     names = sorted(set(seen.not_finite))
     result = f"NaN or infinity in {', '.join(names)}" if names else "all are finite"
     return Check("fields", result, ok=not names)
@@ -227,7 +227,7 @@ def compare_ranks(
     steps: int,
     plan: str | None,
 ) -> list[Check]:
-    """Ranks have one plan, share no sequence, and get the same number of tokens."""
+    """Check that ranks have one plan, share no sequence and get as many tokens."""
     plans = [plan_digest(loader) for loader in loaders]
     expected = plan or plans[0]
     others = [
@@ -268,7 +268,7 @@ def compare_ranks(
 
 
 def check_memory(seen: Observation, memory: int) -> Check:
-    """The loader, and the process, stay inside the budget."""
+    """Check that the loader and the process stay inside the memory budget."""
     peak, growth = int(seen.stats["peak_bytes"]), seen.rss_growth
     ok = peak <= memory and growth <= memory + OVERHEAD
     return Check(
