@@ -71,6 +71,7 @@ USES = {
         "tokenizer",
     },
     "prepare": {
+        "arrow_files",
         "caches",
         "documents",
         "flat",

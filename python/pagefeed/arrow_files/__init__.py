@@ -6,6 +6,6 @@ other columns as arrays. ``arrow_dataset`` is the dataset, ``hub_dataset`` finds
 files and rows of a ``datasets.Dataset``.
 """
 
-from pagefeed.arrow_files.arrow_dataset import SIGNS, ArrowDataset, arrow
+from pagefeed.arrow_files.arrow_dataset import SIGNS, ArrowDataset, arrow, saved_files
 
-__all__ = ["SIGNS", "ArrowDataset", "arrow"]
+__all__ = ["SIGNS", "ArrowDataset", "arrow", "saved_files"]

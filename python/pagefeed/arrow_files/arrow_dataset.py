@@ -113,7 +113,7 @@ def arrow(
                 "from where it lies"
             )
         files = located(paths, None, SIGNS)
-        files = files._replace(files=tuple(_saved(files)))
+        files = files._replace(files=tuple(saved_files(files)))
     column = check_column(column, "column")
     others, ranges = check_columns(metadata, "metadata"), check_columns(spans, "spans")
     taken = [column, *others, *ranges]
@@ -137,16 +137,22 @@ def arrow(
     return replace(dataset, selection=select_rows(every, rows))
 
 
-def _saved(files: Located) -> list[str]:
-    """Return the data files, in the order that a folder of ``save_to_disk`` names."""
+def saved_files(files: Located) -> list[str]:
+    """Return the data files, in the order that a folder of ``save_to_disk`` names.
+
+    Raises:
+        InvalidArgumentError: If there are several splits, or caches of ``datasets``
+            without the files of their data.
+        MissingFileError: If there are no data files.
+    """
     named = dict.fromkeys(files.files)
-    for file in files.files:
+    for file in sorted(named, key=lambda file: not file.endswith(_STATE)):
         folder, _, name = file.rpartition("/")
         if name == _SPLITS:
             raise InvalidArgumentError(
                 f"{folder} has several splits: give the folder of one of them"
             )
-        if name.startswith("cache-"):
+        if name.startswith("cache-") and name.endswith(SUFFIXES) and file in named:
             raise InvalidArgumentError(
                 f"{file} is a cache of map() or filter() of datasets: "
                 "name the files of the data, or give the datasets.Dataset"

@@ -96,8 +96,8 @@ class Remaining(_IterableDataset):
         return self._delivery.loader.num_sequences
 
 
-class Skippable(ResumableDelivery):
-    """A delivery with the attributes that ``skip_first_batches`` reads."""
+class SkipsFirst:
+    """Batches with the attributes that ``skip_first_batches`` reads."""
 
     batch_size = None
     drop_last = False
@@ -109,6 +109,10 @@ class Skippable(ResumableDelivery):
     def dataset(self) -> Remaining:
         """The remaining batches."""
         return Remaining(self, self.num_behind)
+
+
+class Skippable(SkipsFirst, ResumableDelivery):
+    """A delivery that trainers skip batches of, and resume."""
 
 
 class PreparedLoader(_Mixin, Skippable):

@@ -7,7 +7,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.integrations.accelerate import Remaining, accelerate, expected_ranks
+from pagefeed.integrations.accelerate import (
+    SkipsFirst,
+    accelerate,
+    expected_ranks,
+)
 from pagefeed.integrations.checks import check_has
 from pagefeed.integrations.rollouts import attach_rollouts
 from pagefeed.integrations.saved_prompts import SavedPrompts
@@ -17,7 +21,7 @@ from pagefeed.run import Ticket
 __all__ = ["PromptCallback", "attach_queue", "prompts_of_step"]
 
 
-class PromptSteps:
+class PromptSteps(SkipsFirst):
     """The batches of a trainer that generates: each has the prompts of a step.
 
     Each rank has a replica of the queue. All take the prompts of all ranks, and each
@@ -31,10 +35,6 @@ class PromptSteps:
         times: How often the trainer asks for the batch of a step.
     """
 
-    # Attributes that `skip_first_batches` reads.
-    batch_size = None
-    drop_last = False
-    prefetch_factor = None
     num_behind = 0
 
     def __init__(
@@ -57,11 +57,6 @@ class PromptSteps:
             )
         self.tickets: list[Ticket] = []
         """Those of the current step, of all ranks."""
-
-    @property
-    def dataset(self) -> Remaining:
-        """The remaining batches."""
-        return Remaining(self, self.num_behind)
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the batches of each step; end if the prompts do not fill one."""

@@ -14,6 +14,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any
 
+from pagefeed.core._base import Work
 from pagefeed.core.storage import MANIFEST, UNFINISHED
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.parsing import json_value, parsing
@@ -125,16 +126,52 @@ def check_same_job(
         )
 
 
-def remove_drafts(folder: OutputFolder, names: str, below: str = "") -> None:
+def remove_drafts(folder: OutputFolder, names: str, *more: str) -> None:
     """Remove unfinished files of killed processes of this machine.
 
     Args:
         folder: The folder.
         names: Names of files of the job, as a regular expression.
-        below: A folder inside it to clean, instead of the folder itself.
+        more: Folders inside it to clean, besides the one of unfinished work.
     """
     draft = re.compile(rf"\.({names})\..+")
-    folder.remove(filter(draft.fullmatch, folder.names(below)), below)
+    for below in ("", UNFINISHED, *more):
+        folder.remove(filter(draft.fullmatch, folder.names(below)), below)
+
+
+def finish_job(folder: OutputFolder, manifest: object) -> None:
+    """Write the manifest of a job, and remove the records of its progress.
+
+    Raises:
+        FileAccessError: If another process took the folder over.
+    """
+    folder.check_claim()
+    write_record(folder, MANIFEST, manifest)
+    folder.remove(folder.names(UNFINISHED), UNFINISHED)
+
+
+class ThreadedWork(Work):
+    """Work that many threads count, and the one that began it reports."""
+
+    def __init__(self, what: str, *, total: int, unit: str) -> None:
+        super().__init__(what, total=total, unit=unit)
+        self._lock = threading.Lock()
+        self.counted = 0
+        """Units that were counted."""
+
+    def __exit__(self, *error: object) -> None:
+        """Report for the last time."""
+        self.tell()
+        super().__exit__(*error)
+
+    def count(self, amount: int) -> None:
+        """Count what was done; any thread may call it."""
+        with self._lock:
+            self.counted += amount
+
+    def tell(self) -> None:
+        """Report what was counted; only the thread that began the work calls it."""
+        self.advance(self.counted - self._progress.done)
 
 
 def run_threads(

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed.core.storage import MANIFEST, PARQUET, UNFINISHED
+from pagefeed.core.storage import PARQUET, UNFINISHED
 from pagefeed.errors import FileAccessError, InvalidArgumentError
 from pagefeed.flat import Output, TokenRows
 from pagefeed.prepare.jobs import (
     JOB,
     check_same_job,
+    finish_job,
     note_job,
     read_record,
     reading_job,
@@ -81,8 +82,7 @@ class ParquetOutput(Output):
         note_job(self.folder, {"settings": self._settings, "shards": []})
         self.stack.enter_context(self.folder.claimed(_LOCK))
         self.stack.push(self._forget)
-        for below in ("", UNFINISHED):
-            remove_drafts(self.folder, _FILES, below)
+        remove_drafts(self.folder, _FILES)
         begun, sizes = read_record(self.folder, JOB), self.folder.sizes()
         with reading_job(self.folder):
             for shard in begun["shards"]:
@@ -169,7 +169,6 @@ class ParquetOutput(Output):
     def finish(self) -> None:
         """End the last shard, and write the manifest."""
         self._end_shard()
-        self.folder.check_claim()
         with reading_job(self.folder):
             written = sum(shard["tokens"] for shard in self._shards)
             if written != self.num_tokens:
@@ -181,6 +180,5 @@ class ParquetOutput(Output):
             "num_tokens": self.num_tokens,
             "shards": self._shards,
         }
-        write_record(self.folder, MANIFEST, manifest)
-        self.folder.remove(self.folder.names(UNFINISHED), UNFINISHED)
+        finish_job(self.folder, manifest)
         self.files = [self.folder.path_of(shard["file"]) for shard in self._shards]

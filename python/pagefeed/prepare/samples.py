@@ -9,8 +9,6 @@ from typing import Any
 
 from pagefeed.core._base import Work, require
 from pagefeed.core.storage import (
-    MANIFEST,
-    UNFINISHED,
     Paths,
     Storage,
     is_url,
@@ -21,6 +19,7 @@ from pagefeed.parsing import check_small
 from pagefeed.prepare.jobs import (
     JOB,
     begun_job,
+    finish_job,
     note_job,
     read_record,
     reading_job,
@@ -177,8 +176,7 @@ def write_samples(
     shards = [] if manifest is None else manifest["shards"]
     if manifest is None:
         with folder.claimed(_LOCK), Work("samples", total=0, unit="rows") as work:
-            for below in ("", UNFINISHED):
-                remove_drafts(folder, _FILES, below)
+            remove_drafts(folder, _FILES)
             with reading_job(folder):
                 shards = [*(read_record(folder, JOB) or {}).get("shards", [])]
             for _ in range(sum(shard["rows"] for shard in shards)):
@@ -204,8 +202,7 @@ def write_samples(
                 shards.append(sink.output.record(name) | {"rows": count})
                 write_record(folder, JOB, {"settings": settings, "shards": shards})
             content = {"format": "pagefeed samples", "settings": settings}
-            write_record(folder, MANIFEST, content | {"shards": shards})
-            folder.remove(folder.names(UNFINISHED), UNFINISHED)
+            finish_job(folder, content | {"shards": shards})
     return [folder.path_of(s["file"]) for s in shards], sum(s["rows"] for s in shards)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from pagefeed.core._base import Work, check_positive, parse_bytes
+from pagefeed.core._base import check_positive, parse_bytes
 from pagefeed.core.any_loader import AnyLoader
 from pagefeed.core.dataset import PageIndex, Source
 from pagefeed.core.storage import (
@@ -36,6 +36,7 @@ from pagefeed.parquet_files import ParquetDataset
 from pagefeed.parsing import json_value, parsing
 from pagefeed.prepare.jobs import (
     JOB,
+    ThreadedWork,
     check_same_job,
     note_job,
     read_record,
@@ -216,40 +217,32 @@ def stage(
         "storage_options={'storage_cache_dir': ...}, which keeps the pages that are "
         "read in as much room as there is",
     )
-    stop, lock, copied = threading.Event(), threading.Lock(), [0, 0]
-    begun = time.monotonic()
+    stop, begun = threading.Event(), time.monotonic()
 
     def advance(num_bytes: int) -> None:
-        with lock:
-            copied[0] += num_bytes
-            due = copied[0] / most if most else 0.0
+        work.count(num_bytes)
+        due = work.counted / most if most else 0.0
         stop.wait(max(0.0, begun + due - time.monotonic()))
-
-    def tell() -> None:
-        with lock:
-            work.advance(copied[0] - copied[1])
-            copied[1] = copied[0]
 
     with ExitStack() as stack:
         for part in parts:
             part.begin()
             stack.enter_context(part.folder.claimed(_LOCK))
-            remove_drafts(part.folder, ".+", UNFINISHED)
-        work = stack.enter_context(Work("staging", total=waiting, unit="bytes"))
+            remove_drafts(part.folder, ".+")
+        work = stack.enter_context(ThreadedWork("staging", total=waiting, unit="bytes"))
         tasks = [
             partial(part.bring, file, advance, stop.is_set)
             for part in parts
             for file in part.left
         ]
-        run_threads(tasks, num_threads, stop, tell)
-        tell()
+        run_threads(tasks, num_threads, stop, work.tell)
         for part in parts:
             part.finish()
     return Staged(
         folders={part.root: part.folder.path for part in parts},
         num_files=sum(len(part.sizes) for part in parts),
         num_bytes=total,
-        num_brought=copied[0],
+        num_brought=work.counted,
     )
 
 

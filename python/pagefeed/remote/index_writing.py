@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -161,14 +160,22 @@ def _write(
         _check_loss(before, folder.path, recipe, roots, num_dropped)
     core, num_read = _brought_up_to_date(recipe, before, threads)
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    is_same = before is not None and (before.head.fingerprint, before.head.paths) == (
-        core.fingerprint,
-        roots,
-    )
+    known = before and (before.head.fingerprint, before.head.paths)
+    is_same = known == (core.fingerprint, roots)
     if is_same and num_read == 0 and stored is not None:
         data = stored[0]
     else:
-        data = packed_index(core, partial(_head, core, recipe, roots, now))
+        head = Head(
+            paths=roots,
+            column=recipe.column,
+            page_index=str(recipe.page_index),
+            written=now,
+            num_files=len(recipe.files),
+            num_rows=core.num_rows,
+            num_values=core.num_values,
+            fingerprint=core.fingerprint,
+        )
+        data = packed_index(core, head)
         version = None if stored is None else stored[1]
         if not folder.replace(name, data, version):
             return None
@@ -181,28 +188,6 @@ def _write(
         num_rows=core.num_rows,
         num_values=core.num_values,
         fingerprint=core.fingerprint,
-    )
-
-
-def _head(
-    core: _core.Index,
-    recipe: IndexRecipe,
-    roots: tuple[str, ...],
-    written: str,
-    digest: str,
-    num_bytes: int,
-) -> Head:
-    return Head(
-        paths=roots,
-        column=recipe.column,
-        page_index=str(recipe.page_index),
-        written=written,
-        num_files=len(recipe.files),
-        num_rows=core.num_rows,
-        num_values=core.num_values,
-        fingerprint=core.fingerprint,
-        digest=digest,
-        num_bytes=num_bytes,
     )
 
 

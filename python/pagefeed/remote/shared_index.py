@@ -72,9 +72,9 @@ class Head:
     num_values: int
     fingerprint: str
     """Fingerprint of the index."""
-    digest: str
+    digest: str = ""
     """Digest of the bytes after the head."""
-    num_bytes: int
+    num_bytes: int = 0
     """Number of these bytes."""
 
     @property
@@ -153,18 +153,13 @@ class Head:
         )
 
 
-def packed_index(core: _core.Index, head: Callable[[str, int], Head]) -> bytes:
-    """Return an index as a file for all nodes has it.
-
-    Args:
-        core: The index.
-        head: Returns the head, by digest and size of what follows it.
-    """
+def packed_index(core: _core.Index, head: Head) -> bytes:
+    """Return an index as a file for all nodes has it, with its digest in the head."""
     with tempfile.TemporaryDirectory(prefix="pagefeed-") as folder:
         core.save(Path(folder) / "index")
         body = (Path(folder) / "index").read_bytes()
     digest = hashlib.blake2b(body, digest_size=16).hexdigest()
-    return head(digest, len(body)).to_bytes() + body
+    return replace(head, digest=digest, num_bytes=len(body)).to_bytes() + body
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ from pagefeed.core._base import Int64Array
 from pagefeed.core.sequences import JoinedIndex, PackedRuns, SequenceIndex
 from pagefeed.reports.sampling import evenly
 
-COUNTED_BLOCKS = 1 << 20
 SAMPLED_BLOCKS, SAMPLED_SEQUENCES = 16, 256
+DRAWN = 1 << 13
+"""Sequences that are drawn, for what random batches share."""
 
 Pairs = npt.NDArray[np.float64]
 """Pairs that share a page, and pairs that share a file."""
@@ -30,32 +31,31 @@ class Sharing:
     def __init__(self, index: SequenceIndex) -> None:
         self._index = index
         self._blocks = index.blocks("page")
-        self._is_packed = isinstance(index, PackedRuns)
-        chosen = evenly(len(self._blocks), SAMPLED_BLOCKS)
-        samples = np.array([self._sampled(block) for block in chosen.tolist()])
-        size, in_block, page, file, before = samples.reshape(-1, 5).sum(axis=0)
-        self._chance = np.array([page, file]) / max(1, in_block)
-        """Chance that two sequences of a block share a page, and a file."""
-        self._before = before / max(1, size)
-        """Chance that a sequence shares a page with the last one before its block."""
+        self._chance: Pairs | None = None
+        """Chance that two sequences of a block share a page, and a file; None if these
+        are counted one by one."""
+        if isinstance(index, PackedRuns):
+            chosen = evenly(len(self._blocks), SAMPLED_BLOCKS)
+            samples = np.array([self._sampled(block) for block in chosen.tolist()])
+            in_block, page, file = samples.reshape(-1, 3).sum(axis=0)
+            self._chance = np.array([page, file]) / max(1, in_block)
 
-    def of_all(self) -> Pairs:
-        """Return how many pairs of sequences share a page, and how many only a file."""
-        files = self._index.file_first_sequence
-        of_block = of_both = 0.0
-        for first in range(0, len(self._blocks), COUNTED_BLOCKS):
-            stop = min(first + COUNTED_BLOCKS, len(self._blocks))
-            borders = self._blocks.first_sequence(np.arange(first, stop + 1))
-            inside = files[(files > borders[0]) & (files < borders[-1])]
-            of_block += _pairs(np.diff(borders))
-            of_both += _pairs(np.diff(np.union1d(borders, inside)))
-        between = _pairs(np.diff(files)) - of_both
-        across = self._before * self._index.num_sequences
-        return of_block * self._chance + [across, between]
+    def at_random(self) -> Pairs:
+        """Return the chances that two sequences share a page, and that they do a file.
+
+        By a draw of sequences, or all if there are few.
+        """
+        most = self._index.num_sequences
+        drawn = np.arange(most)
+        if most > DRAWN:
+            draw = np.random.default_rng(0).integers(most, size=DRAWN, dtype=np.int64)
+            drawn = np.unique(draw)
+        shared = self.of_batches(np.zeros_like(drawn), drawn)
+        return shared / max(1.0, _pairs(np.array([len(drawn)])))
 
     def of_batches(self, batch: Int64Array, sequences: Int64Array) -> Pairs:
         """Return the pairs inside batches that share something."""
-        if not self._is_packed:
+        if self._chance is None:
             read_together = self._pages_and_files(sequences)
             return np.array(
                 [_same(batch[which], thing) for which, thing in read_together]
@@ -66,24 +66,15 @@ class Sharing:
         between = _same(batch, file) - _same(batch, file, block)
         return _same(batch, block) * self._chance + [0, between]
 
-    def _sampled(self, block: int) -> tuple[int, float, int, int, int]:
-        """Look at a block.
-
-        Returns:
-            Its sequences, their pairs, how many of these share a page and a file, and
-            how many sequences share a page with the last one before.
-        """
+    def _sampled(self, block: int) -> tuple[float, int, int]:
+        """Return the pairs of a block, and how many of them share a page and a file."""
         borders = self._blocks.first_sequence(np.array([block, block + 1]))
         first, end = borders.tolist()
         chosen = first + evenly(end - first, SAMPLED_SEQUENCES)
-        before = first > 0 and not self._is_packed
-        last = np.arange(first - before, first)
-        columns = self._pages_and_files(np.append(last, chosen))
-        page, file = (_shared(*column, len(last) + len(chosen)) for column in columns)
-        within = slice(len(last), None)
-        pages, files = (int(np.triu(e[within, within], 1).sum()) for e in (page, file))
-        across = int(page[: len(last), within].sum())
-        return len(chosen), _pairs(np.array([len(chosen)])), pages, files, across
+        columns = self._pages_and_files(chosen)
+        page, file = (_shared(*column, len(chosen)) for column in columns)
+        pages, files = (int(np.triu(each, 1).sum()) for each in (page, file))
+        return _pairs(np.array([len(chosen)])), pages, files
 
     def _pages_and_files(
         self, sequences: Int64Array
@@ -132,8 +123,7 @@ def shared_pairs(
         mine, sharing = dataset == member, Sharing(own)
         local = sequences[mine] - joined.first_sequence[member]
         pairs += sharing.of_batches(batch[mine], local)
-        every = max(1.0, _pairs(np.array([own.num_sequences])))
-        expected += sharing.of_all() * (shares[member] ** 2 * possible / every)
+        expected += sharing.at_random() * (shares[member] ** 2 * possible)
     return pairs, expected
 
 

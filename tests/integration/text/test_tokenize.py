@@ -262,7 +262,7 @@ def test_parts_of_one_dataset_are_not_mixed(tmp_path, tok):
         (tmp_path / "saved" / name).mkdir(parents=True)
         write_saved(tmp_path / "saved" / name)
     (tmp_path / "saved" / "dataset_dict.json").write_text("{}")
-    with pytest.raises(pf.errors.InvalidArgumentError, match="'train'"):
+    with pytest.raises(pf.errors.InvalidArgumentError, match="several splits"):
         pf.tokenize(tmp_path / "saved", tmp_path / "out", tokenizer=tok)
 
 

@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from pagefeed.core._base import (
     FIELDS,
-    Work,
     check_choice,
     check_positive,
     num_processors,
@@ -30,7 +29,9 @@ from pagefeed.errors import CancelledError, DataError, InvalidArgumentError
 from pagefeed.flat import given_dtype
 from pagefeed.prepare.exporting.shards import ExportFormat, FileSettings
 from pagefeed.prepare.jobs import (
+    ThreadedWork,
     begun_job,
+    finish_job,
     note_job,
     read_record,
     reading_job,
@@ -226,8 +227,7 @@ def export(
             folder.check_room(int(step_bytes * num_steps), "use to='parquet'")
         note_job(folder, {"settings": settings})
     with folder.claimed(_LOCK):
-        for below in ("", UNFINISHED):
-            remove_drafts(folder, _FILES, below)
+        remove_drafts(folder, _FILES)
         done = _finished(folder, num_shards)
         left = [shard for shard in range(num_shards) if shard not in done]
         job = _Job(
@@ -251,8 +251,7 @@ def export(
             "num_sequences": sum(done[shard][0]["rows"] for shard in range(num_shards)),
             "shards": shards,
         }
-        write_record(folder, MANIFEST, manifest)
-        folder.remove(folder.names(UNFINISHED), UNFINISHED)
+        finish_job(folder, manifest)
     return _result(folder, files, manifest)
 
 
@@ -394,26 +393,13 @@ def _run(job: _Job, left: list[int], engine: str, num_sequences: int) -> None:
     """Write the shards that are left, in parallel."""
     if not left:
         return
-    lock, stop = threading.Lock(), threading.Event()
-    waiting = 0
-
-    def advance(num_rows: int) -> None:
-        nonlocal waiting
-        with lock:
-            waiting += num_rows
-
-    def tell() -> None:
-        nonlocal waiting
-        with lock:
-            work.advance(waiting)
-            waiting = 0
-
-    with Work("exporting", total=num_sequences, unit="sequences") as work:
+    stop = threading.Event()
+    with ThreadedWork("exporting", total=num_sequences, unit="sequences") as work:
         if engine == "local":
             # Neighbours together: from shard to shard a loader reads no page again.
             runs = [part.tolist() for part in np.array_split(left, job.num_loaders)]
-            tasks = [partial(job.write, run, advance, stop.is_set) for run in runs]
-            run_threads(tasks, len(tasks), stop, tell)
+            tasks = [partial(job.write, run, work.count, stop.is_set) for run in runs]
+            run_threads(tasks, len(tasks), stop, work.tell)
             return
         deaths = Counter[tuple[int, ...]]()
 
@@ -429,7 +415,8 @@ def _run(job: _Job, left: list[int], engine: str, num_sequences: int) -> None:
         runs = [tuple(part.tolist()) for part in parts]
         with closing(on_ray(_write, job, runs, died=died)) as done:
             for _, num_rows in done:
-                work.advance(num_rows)
+                work.count(num_rows)
+                work.tell()
 
 
 def _write(job: _Job, run: tuple[int, ...]) -> int:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
+from pagefeed.arrow_files import SIGNS, saved_files
 from pagefeed.core.storage import Paths, Storage, located, plain_paths
 from pagefeed.errors import (
     CorruptFileError,
     InvalidArgumentError,
-    MissingFileError,
     UnsupportedError,
 )
 from pagefeed.prepare.texts.json_lines import JsonLines
@@ -27,7 +26,7 @@ from pagefeed.prepare.texts.records import (
     translated,
 )
 from pagefeed.prepare.texts.streams import Reader
-from pagefeed.prepare.texts.tables import ArrowFile, Csv, without_leftovers
+from pagefeed.prepare.texts.tables import ArrowFile, Csv
 from pagefeed.remote import OutputFolder, StorageOptions, options_of
 
 Format = Literal["jsonl", "csv", "parquet", "arrow"]
@@ -38,14 +37,8 @@ _READERS: Mapping[str, Reader] = {
     "arrow": ArrowFile(),
 }
 _OTHERS = (
-    ".txt",
-    ".mds",
-    ".mds.zstd",
-    ".mds.gz",
-    ".tar",
-    ".tar.gz",
-    ".tgz",
-    ".tar.zst",
+    *(".txt", ".mds", ".mds.zstd", ".mds.gz"),
+    *(".tar", ".tar.gz", ".tgz", ".tar.zst"),
 )
 FORMATS = tuple(_READERS)
 """Names of the formats."""
@@ -83,8 +76,7 @@ def find_inputs(
     if output is not None:
         options = options_of(given, options, output.path)
     listed = located(given, options, suffixes)
-    files = without_leftovers(listed.storage, list(listed.files))
-    _check_splits(listed.storage, files)
+    files = saved_files(listed) if {*SIGNS} <= {*suffixes} else listed.files
     return Inputs(
         listed.storage,
         tuple(files),
@@ -107,24 +99,6 @@ def _format_of(file: str) -> str:
             f"{' or '.join(map(repr, FORMATS))}"
         )
     return fitting[0]
-
-
-def _check_splits(storage: Storage, files: list[str]) -> None:
-    """Refuse a saved dataset with several splits: one of them may be the test set."""
-    folders = {file.rpartition("/")[0] for file in files if file.endswith(".arrow")}
-    parts: dict[str, list[str]] = {}
-    for folder in sorted(folders):
-        parts.setdefault(folder.rpartition("/")[0], []).append(folder)
-    for above, splits in parts.items():
-        if len(splits) < 2:
-            continue
-        with suppress(MissingFileError):
-            storage.size(f"{above}/dataset_dict.json")
-            names = [split.rpartition("/")[2] for split in splits]
-            raise InvalidArgumentError(
-                f"{above} holds the parts {names} of one dataset: name those wanted, "
-                f"such as {splits[-1]}"
-            )
 
 
 def types_of(inputs: Inputs, file_number: int) -> dict[str, Any] | None:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
+from pagefeed.arrow_files import SIGNS
 from pagefeed.core.storage import Storage
 from pagefeed.errors import (
     ColumnNotFoundError,
     CorruptFileError,
-    MissingFileError,
     UnsupportedError,
 )
-from pagefeed.parsing import SENSELESS
 from pagefeed.prepare.texts.records import (
     RECORD_BYTES,
     Batch,
@@ -143,7 +141,7 @@ def _reader(
 class ArrowFile(Reader):
     """Arrow's files and streams."""
 
-    suffixes = (".arrow", ".feather", ".ipc")
+    suffixes = SIGNS
 
     def ranges(self, storage: Storage, file: str, most: int) -> Iterator[FileRange]:
         """Divide a file at its record batches; a stream is one range."""
@@ -217,21 +215,3 @@ def check_columns_of(names: list[str], wanted: Wanted, file: str) -> None:
 def _is_file(storage: Storage, file: str) -> bool:
     end = min(len(_ARROW_MAGIC), storage.size(file))
     return storage.read(file, 0, end) == _ARROW_MAGIC
-
-
-def without_leftovers(storage: Storage, files: list[str]) -> list[str]:
-    """Leave out the cache files that ``datasets`` writes next to saved ones."""
-    named: dict[str, set[str] | None] = {}
-    for folder in {file.rpartition("/")[0] for file in files}:
-        state = f"{folder}/state.json"
-        try:
-            data_files = json.loads(storage.read_all(state))["_data_files"]
-            named[folder] = {entry["filename"] for entry in data_files}
-        except (MissingFileError, *SENSELESS):
-            named[folder] = None
-    parts = [(file, *file.rpartition("/")[::2]) for file in files]
-    return [
-        file
-        for file, folder, name in parts
-        if (names := named[folder]) is None or name in names
-    ]

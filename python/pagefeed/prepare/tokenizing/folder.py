@@ -19,6 +19,7 @@ from pagefeed.errors import (
 )
 from pagefeed.prepare.jobs import (
     begun_job,
+    finish_job,
     note_job,
     read_record,
     reading_job,
@@ -136,7 +137,8 @@ class JobFolder:
         """
         manifest, begun = self.check(job)
         if manifest is not None:
-            self._clean()
+            remove_drafts(self._out, _FILES, _REJECTED)
+            self._out.remove(self._out.names(UNFINISHED), UNFINISHED)
             return self._result(job, manifest, max_rejected)
         with reading_job(self._out):
             self.today = datetime.date.fromisoformat(begun["today"])
@@ -188,7 +190,7 @@ class JobFolder:
             EmptySelectionError: If there are no records.
             LimitExceededError: If too many records were rejected, or all.
         """
-        self._remove_drafts()
+        remove_drafts(self._out, _FILES, _REJECTED)
         shards = self.all_shards(len(job.tasks))
         records = [record for some in shards for record in some]
         self._check_sizes(shards)
@@ -224,15 +226,8 @@ class JobFolder:
             ],
         }
         done = self._result(job, manifest, max_rejected)
-        self._out.check_claim()
-        write_record(self._out, MANIFEST, manifest)
-        self._clean()
+        finish_job(self._out, manifest)
         return done
-
-    def _remove_drafts(self) -> None:
-        """Remove what killed processes began to write."""
-        for below in ("", UNFINISHED, _REJECTED):
-            remove_drafts(self._out, _FILES, below)
 
     def _check_sizes(self, shards: list[list[ShardRecord]]) -> None:
         """Check that the files of shards exist, and have the sizes written down."""
@@ -247,11 +242,6 @@ class JobFolder:
                         f"found {sizes.get(record.file, 'no file')}: something else "
                         "wrote there; start the job again to write it"
                     ).at(file=f"{self.path}/{record.file}")
-
-    def _clean(self) -> None:
-        """Remove the records of progress, and drafts of killed processes."""
-        self._remove_drafts()
-        self._out.remove(self._out.names(UNFINISHED), UNFINISHED)
 
     def _result(
         self, job: Job, manifest: dict[str, Any], max_rejected: float

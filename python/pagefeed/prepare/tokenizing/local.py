@@ -5,53 +5,34 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Self
 
-from pagefeed.core._base import Work, logger
+from pagefeed.core._base import logger
 from pagefeed.errors import FileAccessError
-from pagefeed.prepare.jobs import run_threads
+from pagefeed.prepare.jobs import ThreadedWork, run_threads
 from pagefeed.prepare.tokenizing.job import Job
 from pagefeed.prepare.tokenizing.task import run_task, tasks_left
 
 
-class InputWork:
+class InputWork(ThreadedWork):
     """Progress of a job in bytes of its inputs."""
 
     def __init__(self, job: Job, tasks: list[int]) -> None:
-        self._weights = {
+        # Of other columns, or of what is compressed, the weights are approximate.
+        self._left = {
             task: sum(file_range.weight for file_range in job.tasks[task])
             for task in tasks
         }
-        self._read = dict.fromkeys(tasks, 0)
-        self._advanced = 0
-        self._lock = threading.Lock()
-        total = sum(self._weights.values())
-        self._work = Work("tokenizing", total=total, unit="bytes")
+        super().__init__("tokenizing", total=sum(self._left.values()), unit="bytes")
 
-    def __enter__(self) -> Self:
-        self._work.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.tell()
-        self._work.__exit__(*error)
-
-    def advance(self, task: int, num_bytes: int) -> None:
-        """Count bytes that a task has read; any thread may call it."""
-        with self._lock:
-            # The weight is approximate: of other columns, or of what is compressed.
-            self._read[task] = min(self._read[task] + num_bytes, self._weights[task])
+    def read(self, task: int, num_bytes: int) -> None:
+        """Count bytes that a task has read; its thread calls it."""
+        more = min(num_bytes, self._left[task])
+        self._left[task] -= more
+        self.count(more)
 
     def finish(self, task: int) -> None:
         """Count all bytes of a finished task."""
-        self.advance(task, self._weights[task])
-
-    def tell(self) -> None:
-        """Report the progress; only one thread calls it."""
-        with self._lock:
-            read = sum(self._read.values())
-        self._work.advance(read - self._advanced)
-        self._advanced = read
+        self.read(task, self._left[task])
 
 
 def run_locally(job: Job, num_threads: int, retries: int) -> None:
@@ -72,7 +53,7 @@ def run_locally(job: Job, num_threads: int, retries: int) -> None:
             with_retries(
                 retries,
                 lambda: run_task(
-                    job, task, share, partial(work.advance, task), stop.is_set
+                    job, task, share, partial(work.read, task), stop.is_set
                 ),
                 stop.wait,
             )

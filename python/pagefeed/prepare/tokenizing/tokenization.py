@@ -106,10 +106,9 @@ def tokenize(
         keep: Further columns to write, by name, also such that folders name
             (``lang=en/``); or with types, such as ``{"score": "float64"}``. Other types
             are those of the files; for lines and CSV they are inferred from the first
-            records. If a later value does not fit an inferred type, the job starts
-            again with 64-bit numbers, or with strings that hold other values as JSON. A
-            value that does not fit a given type becomes null and is reported. Neither
-            case leaves out a text.
+            records. If a later value does not fit an inferred type, the error names a
+            type that holds all. A value that does not fit a given type becomes null and
+            is reported, and its text is kept.
         format: Format of the files; by default by their names.
         on_error: What to do with a record that cannot be read: ``"fail"``, or
             ``"skip"`` it. Skipped records are listed in ``_rejected/``, with file,

@@ -131,11 +131,8 @@ def _characters(settings: TrainingSettings, texts: Iterable[str]) -> str:
     tokenizer.decoder = lib.decoders.Sequence(
         [lib.decoders.ByteFallback(), lib.decoders.Fuse()]
     )
-    letters, plain = _without_rare(settings, texts)
-    others = BYTES if settings.byte_fallback else ()
+    letters, others, plain = _alphabet(settings, texts)
     special = settings.special_tokens
-    least = len(special) + len(others) + len(letters)
-    _check_room(settings, least, "special tokens, bytes and letters")
     trainer = lib.trainers.BpeTrainer(
         vocab_size=settings.vocab_size - len(others),
         special_tokens=list(special),
@@ -232,10 +229,7 @@ def _unigram(settings: TrainingSettings, texts: Iterable[str]) -> str:
             lib.decoders.Fuse(),
         ]
     )
-    letters, plain = _without_rare(settings, texts)
-    others = BYTES if settings.byte_fallback else ()
-    least = len(settings.special_tokens) + len(others) + len(letters)
-    _check_room(settings, least, "special tokens, bytes and letters")
+    _, others, plain = _alphabet(settings, texts)
     trainer = lib.trainers.UnigramTrainer(
         vocab_size=settings.vocab_size - len(others),
         special_tokens=list(settings.special_tokens),
@@ -291,16 +285,22 @@ def letters_of(counts: Counter[str], coverage: float) -> list[str]:
     return sorted(letters)
 
 
-def _without_rare(
+def _alphabet(
     settings: TrainingSettings, texts: Iterable[str]
-) -> tuple[list[str], Iterator[str]]:
-    """Return the characters that are tokens, and texts with spaces for the others."""
+) -> tuple[list[str], tuple[str, ...], Iterator[str]]:
+    """Return characters and bytes that are tokens, and texts without other characters.
+
+    Spaces take the place of these.
+    """
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(text)
     letters = letters_of(counts, settings.coverage)
+    others = BYTES if settings.byte_fallback else ()
+    least = len(settings.special_tokens) + len(others) + len(letters)
+    _check_room(settings, least, "special tokens, bytes and letters")
     rare = dict.fromkeys(map(ord, set(counts).difference(letters)), " ")
-    return letters, (text.translate(rare) for text in texts)
+    return letters, others, (text.translate(rare) for text in texts)
 
 
 def _check_room(settings: TrainingSettings, least: int, what: str) -> None:
