@@ -13,7 +13,12 @@ from pagefeed.remote.index_writing import (
     check_index,
     write_index,
 )
-from pagefeed.remote.options import StorageOptions, library_options, options_as_texts
+from pagefeed.remote.options import (
+    StorageOptions,
+    known_options,
+    library_options,
+    options_as_texts,
+)
 from pagefeed.remote.outputs import (
     ObjectWriter,
     OutputFolder,
@@ -49,6 +54,7 @@ __all__ = [
     "WrittenIndex",
     "check_index",
     "checked_output",
+    "known_options",
     "library_options",
     "located_among",
     "located_in",

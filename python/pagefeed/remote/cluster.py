@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, TypeVar
 
-from pagefeed.core._base import require
+from pagefeed.core._base import logger, require
+from pagefeed.errors import DataError
 
 Common = TypeVar("Common")
 Task = TypeVar("Task")
@@ -20,7 +22,8 @@ def on_ray(
     common: Common,
     tasks: Iterable[Task],
     *,
-    died: Callable[[Task, str], None],
+    name: Callable[[Task], str],
+    retries: int = 3,
     tick: Callable[[], object] = lambda: None,
 ) -> Generator[tuple[Task, Done]]:
     """Run ``run(common, task)`` for each task, on one CPU of a Ray cluster each.
@@ -31,8 +34,8 @@ def on_ray(
         run: A function of a module that all nodes have.
         common: What all tasks need, sent to each node once.
         tasks: The tasks.
-        died: Called with a task whose worker died, and why. The task runs again unless
-            this raises.
+        name: Returns what a task works on, for messages.
+        retries: How often a task runs again whose worker died.
         tick: Called at least once a second.
 
     Yields:
@@ -40,6 +43,7 @@ def on_ray(
 
     Raises:
         MissingDependencyError: If Ray is not installed.
+        DataError: If the worker of a task dies each time.
     """
     ray: Any = require("ray", extra="ray", purpose="engine='ray'")
     if not ray.is_initialized():
@@ -47,6 +51,7 @@ def on_ray(
     remote = ray.remote(num_cpus=1, max_retries=0)(run)
     shared = ray.put(common)
     waiting = {remote.remote(shared, task): task for task in tasks}
+    deaths = Counter[Task]()
     try:
         while waiting:
             ended, _ = ray.wait([*waiting], timeout=SECONDS_BETWEEN)
@@ -57,7 +62,14 @@ def on_ray(
                 except ray.exceptions.RayTaskError as problem:
                     raise problem.cause from None
                 except ray.exceptions.RayError as problem:
-                    died(task, str(problem).strip().partition("\n")[0])
+                    deaths[task] += 1
+                    said = str(problem).strip().partition("\n")[0]
+                    if deaths[task] > retries:
+                        raise DataError(
+                            f"{name(task)}: the worker died {deaths[task]} times: "
+                            f"{said}; look at its memory"
+                        ) from None
+                    logger.info("a worker died; %s again: %s", name(task), said)
                     waiting[remote.remote(shared, task)] = task
                 else:
                     yield task, done

@@ -60,15 +60,6 @@ class StorageOptions(TypedDict, total=False):
     account_key: str
     sas_token: str
     service_account: str
-    aws_region: str
-    aws_endpoint_url: str
-    aws_access_key_id: str
-    aws_secret_access_key: str
-    aws_session_token: str
-    azure_storage_account_name: str
-    azure_storage_account_key: str
-    azure_storage_sas_token: str
-    google_service_account: str
     authorization: str
     """Value of that header for web servers."""
     hf_token: str
@@ -138,6 +129,18 @@ def is_public(name: str) -> bool:
         (True, False)
     """
     return _PREFIX.sub("", name.lower()) in _PUBLIC
+
+
+def known_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of another library that pagefeed knows, in lower case.
+
+    Example:
+        >>> known_options({"AWS_REGION": "a", "timeout_of_pools": "3s"})
+        {'aws_region': 'a'}
+    """
+    known = StorageOptions.__annotations__
+    lower = {name.lower(): options[name] for name in options}
+    return {name: lower[name] for name in lower if _PREFIX.sub("", name) in known}
 
 
 _PREFIX = re.compile("^(aws|google|azure_storage|azure)_")

@@ -7,19 +7,11 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import starmap
-from typing import Any, NamedTuple
+from typing import Any
 
 from pagefeed.selection import Bounds, Naming, bounds_of
+from pagefeed.tables.manifests import LiveFile
 from pagefeed.tables.snapshot import EPOCH
-
-
-class Metrics(NamedTuple):
-    """Bounds of the columns of a file in a manifest, by field id; None if not given."""
-
-    lower: Mapping[int, bytes] | None
-    upper: Mapping[int, bytes] | None
-    num_values: Mapping[int, int] | None
-    num_nulls: Mapping[int, int] | None
 
 
 def known_types(schema: Any, schemas: Iterable[Any]) -> dict[str, tuple[int, Any]]:
@@ -45,28 +37,26 @@ class IcebergBounds:
 
     columns: Mapping[str, tuple[int, Any]]
     """Field id and type of each column with bounds."""
-    of_file: Sequence[Metrics]
+    of_file: Sequence[LiveFile]
 
     def of(self, column: str) -> Sequence[Bounds | None]:
         """Return the bounds of a column in each file; None where unknown."""
         if column not in self.columns:
             return [None] * len(self.of_file)
         field_id, kind = self.columns[column]
-        return [
-            _bounds_in_manifest(metrics, field_id, kind) for metrics in self.of_file
-        ]
+        return [_bounds_in_manifest(file, field_id, kind) for file in self.of_file]
 
     def with_files(self, files: Sequence[int]) -> IcebergBounds:
         """Return the bounds of some of the files."""
         return replace(self, of_file=[self.of_file[file] for file in files])
 
 
-def _bounds_in_manifest(metrics: Metrics, field_id: int, kind: Any) -> Bounds | None:
+def _bounds_in_manifest(file: LiveFile, field_id: int, kind: Any) -> Bounds | None:
     return bounds_of(
-        _bound_of((metrics.lower or {}).get(field_id), kind),
-        _bound_of((metrics.upper or {}).get(field_id), kind),
-        (metrics.num_nulls or {}).get(field_id),
-        (metrics.num_values or {}).get(field_id),
+        _bound_of((file.lower or {}).get(field_id), kind),
+        _bound_of((file.upper or {}).get(field_id), kind),
+        (file.num_nulls or {}).get(field_id),
+        (file.num_values or {}).get(field_id),
     )
 
 

@@ -24,7 +24,7 @@ from pagefeed.errors import (
     UnsupportedError,
 )
 from pagefeed.parquet_files import Columns, ParquetDataset, check_wanted
-from pagefeed.remote import StorageOptions, library_options
+from pagefeed.remote import StorageOptions, known_options, library_options
 from pagefeed.selection import Naming, TableColumns
 from pagefeed.tables.bounds import DeltaBounds
 from pagefeed.tables.delta_log import FOLDER, DeltaLog, newest_commit
@@ -142,9 +142,7 @@ def _options_of(
 ) -> StorageOptions | None:
     """Return the settings of storage of a ``DeltaTable``, and those given over them."""
     own = getattr(table, "_storage_options", None) or {}
-    known = {*StorageOptions.__annotations__, "aws_allow_http"}
-    given = {name.lower(): own[name] for name in own if name.lower() in known}
-    return options_over(given, storage_options)
+    return options_over(known_options(own), storage_options)
 
 
 @contextmanager

@@ -53,7 +53,9 @@ class EqualityDeletes(Criterion):
     def __post_init__(self) -> None:
         digest = hashlib.blake2b(digest_size=16)
         for file in (*self.deletes, *self.data.values()):
-            digest.update(f"{file.path} {file.sequence} {file.scope} ".encode())
+            digest.update(
+                f"{file.path} {file.sequence} {file.partition.scope} ".encode()
+            )
             digest.update(f"{file.keys} {file.size} ".encode())
         self.key = f"equality deletes {digest.hexdigest()}"
         """Differs between any two choices of rows."""
@@ -61,7 +63,7 @@ class EqualityDeletes(Criterion):
         self._by_ids: dict[tuple[int, ...], list[LiveFile]] = defaultdict(list)
         self._newest: dict[tuple[tuple[int, ...], int], int] = {}
         for file in self.deletes:
-            scope = self._scopes.setdefault(file.scope, len(self._scopes))
+            scope = self._scopes.setdefault(file.partition.scope, len(self._scopes))
             self._by_ids[file.keys].append(file)
             means = file.keys, scope
             self._newest[means] = max(file.sequence, self._newest.get(means, 0))
@@ -100,7 +102,7 @@ class EqualityDeletes(Criterion):
                 ).at(file=path_of(file.path))
             columns.append(keys)
             counts.append(count)
-        scopes = [self._scopes[file.scope] for file in files]
+        scopes = [self._scopes[file.partition.scope] for file in files]
         return DeletedKeys(
             _joined(columns),
             np.repeat(np.array(scopes, dtype=np.int64), counts),
@@ -115,12 +117,16 @@ class EqualityDeletes(Criterion):
         rows_of_files, files = [], row_groups.index.files
         for index, groups, rows in row_groups.groups_by_file():
             file = self.data[files[index]]
-            scope = self._scopes.get(file.scope, -1)
+            scope = self._scopes.get(file.partition.scope, -1)
             newest = [self._newest.get((ids, one), 0) for one in (scope, EVERYWHERE)]
             if max(newest) <= file.sequence:
                 continue
             columns = self.columns.read(
-                row_groups.index.storage, files[index], ids, groups, file.constants
+                row_groups.index.storage,
+                files[index],
+                ids,
+                groups,
+                file.partition.constants,
             )
             if len(columns[0]) != len(rows):
                 raise CorruptFileError(

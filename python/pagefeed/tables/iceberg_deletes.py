@@ -65,7 +65,8 @@ def _applies(deletes: LiveFile, data: LiveFile | None) -> bool:
     if data is None:
         return False
     # Files that were added later have none of these rows.
-    return data.sequence <= deletes.sequence and data.scope == deletes.scope
+    is_older = data.sequence <= deletes.sequence
+    return is_older and data.partition.scope == deletes.partition.scope
 
 
 def _rows_of_list(storage: Storage, deletes: LiveFile) -> dict[str, Int64Array]:
@@ -107,7 +108,8 @@ def _rows_of_puffin(
     path, vectors = of_file
     owners, ranges = [], []
     for deletes in vectors:
-        data_file, begin, size = deletes.vector or (None, None, None)
+        data_file, begin = deletes.vector_of, deletes.vector_begin
+        size = deletes.vector_size
         if data_file is None or begin is None or size is None:
             raise _damaged(deletes, "the table does not say whose rows it deletes")
         if min(begin, size) < 0:

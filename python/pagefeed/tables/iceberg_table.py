@@ -148,7 +148,7 @@ def iceberg(
     ).storage
     deleted = deleted_rows(storage, live)
     files = [
-        DataFile(path, entry.partition, deleted.get(entry.path))
+        DataFile(path, entry.partition.values, deleted.get(entry.path))
         for path, entry in zip(paths, live.data, strict=True)
     ]
     columns = TableColumns(
@@ -160,10 +160,7 @@ def iceberg(
         inner_defaults=inner_defaults,
         reads=live.reads,
         missing_as_null=is_null,
-        bounds=IcebergBounds(
-            known_types(schema, metadata.schemas),
-            [entry.metrics for entry in live.data],
-        ),
+        bounds=IcebergBounds(known_types(schema, metadata.schemas), live.data),
     )
     kept = None
     if live.keys:

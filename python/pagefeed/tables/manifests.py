@@ -10,7 +10,6 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 from pagefeed.core._base import in_order
 from pagefeed.errors import CorruptFileError, UnsupportedError
 from pagefeed.tables.avro_records import records_of
-from pagefeed.tables.bounds import Metrics
 from pagefeed.tables.snapshot import value_as
 
 ENTRY_VERSION = 3
@@ -20,7 +19,7 @@ OF_MANIFEST = (500, 501, 502, 515)
 STATUS, SEQUENCE, DATA_FILE, PARTITION = 0, 3, 2, 102
 """Field ids that are read of each entry of a manifest."""
 OF_FILE = (134, *range(100, 105), 109, 110, 125, 128, 135, *range(143, 146))
-"""Field ids that are read of each file, in the order of :class:`_File`."""
+"""Field ids that are read of each file, in the order of :class:`LiveFile`."""
 NUM_REQUIRED = 6
 """Number of required fields; they come first."""
 EXISTING, ADDED, DELETED = range(3)
@@ -34,29 +33,81 @@ Scope: TypeAlias = tuple[int, tuple[Any, ...]]
 """A partition: id of its partition spec, and values."""
 
 
+class Partition(NamedTuple):
+    """Values that all files of a partition share."""
+
+    values: Mapping[str, Any]
+    """By name, as Python values."""
+    scope: Scope | None
+    """The partition itself; None for deleted keys that apply to all partitions."""
+    constants: Mapping[int, Any]
+    """Columns that have one value in all its rows, by their field ids."""
+
+    @classmethod
+    def of(cls, spec: _Partitioning, stored: Sequence[Any]) -> Partition:
+        """Return a partition by the values that a manifest has of it."""
+        named = zip(spec.values, stored, strict=True)
+        by_id = zip(spec.whole, stored, strict=True)
+        return cls(
+            {each.name: value_as(value, each.kind) for each, value in named if each},
+            (spec.spec_id, tuple(map(_comparable, stored))),
+            {field_id: value for field_id, value in by_id if field_id is not None},
+        )
+
+
 class LiveFile(NamedTuple):
     """A file that a manifest names."""
 
+    content: int
     path: str
     """Path, as the table has it."""
-    size: int
-    """Bytes."""
-    sequence: int
-    """Sequence number. Deletes apply to rows with this number or an earlier one."""
-    partition: Mapping[str, Any]
-    """Values of the partition of a data file, as Python values."""
+    format: str
+    values: Sequence[Any]
+    """Values of its partition, as stored."""
     num_rows: int
     """Rows of data, or deleted rows."""
-    metrics: Metrics
-    """Bounds of the columns."""
-    scope: Scope | None
-    """Partition; None for deleted keys that apply to all partitions."""
-    constants: Mapping[int, Any]
-    """Columns that have one value in all its rows, by their field ids."""
-    vector: tuple[str | None, int | None, int | None] | None = None
+    size: int
+    """Bytes."""
+    num_values: Mapping[int, int] | None
+    """Counts and bounds of columns, by field id."""
+    num_nulls: Mapping[int, int] | None
+    lower: Mapping[int, bytes] | None
+    upper: Mapping[int, bytes] | None
+    keys: tuple[int, ...]
+    """For deleted keys: the field ids of their columns, rising."""
+    vector_of: str | None
     """For a deletion vector: its data file, its offset, and its bytes."""
-    keys: tuple[int, ...] = ()
-    """For deleted keys: the field ids of their columns."""
+    vector_begin: int | None
+    vector_size: int | None
+    partition: Partition = Partition({}, None, {})
+    sequence: int = 0
+    """Sequence number. Deletes apply to rows with this number or an earlier one."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the entry has all required values, and these are valid."""
+        return (
+            None not in self[:NUM_REQUIRED]
+            and isinstance(self.path, str)
+            and self.content in CONTENTS
+            and min(self.num_rows, self.size) >= 0
+        )
+
+    @property
+    def kind(self) -> Kind:
+        """Kind of the file's contents.
+
+        Raises:
+            UnsupportedError: If it is not a Parquet file.
+        """
+        kind, format_ = CONTENTS[self.content], self.format.upper()
+        if kind == "positions" and format_ == "PUFFIN":
+            return "vectors"
+        if format_ != "PARQUET":
+            raise UnsupportedError(
+                f"{self.path} is {format_}, and only Parquet is read"
+            ).at(file=self.path)
+        return kind
 
 
 class LiveFiles(NamedTuple):
@@ -79,7 +130,7 @@ class LiveFiles(NamedTuple):
     def reads(self) -> dict[str, tuple[int, int]]:
         """Metadata files read before any row: counts and bytes, by kind."""
         deletes = [file.size for file in (*self.positions, *self.keys)]
-        deletes += [(file.vector and file.vector[2]) or 0 for file in self.vectors]
+        deletes += [file.vector_size or 0 for file in self.vectors]
         return {
             name: (len(sizes), sum(sizes))
             for name, sizes in (("manifests", self.manifests), ("deletes", deletes))
@@ -211,80 +262,9 @@ def _value_of(
     )
 
 
-class _Partition(NamedTuple):
-    """Values that all files of a partition share."""
-
-    values: Mapping[str, Any]
-    scope: Scope
-    constants: Mapping[int, Any]
-
-    @classmethod
-    def of(cls, spec: _Partitioning, stored: Sequence[Any]) -> _Partition:
-        """Return a partition by the values that a manifest has of it."""
-        named = zip(spec.values, stored, strict=True)
-        by_id = zip(spec.whole, stored, strict=True)
-        return cls(
-            {each.name: value_as(value, each.kind) for each, value in named if each},
-            (spec.spec_id, tuple(map(_comparable, stored))),
-            {field_id: value for field_id, value in by_id if field_id is not None},
-        )
-
-
 def _comparable(value: Any) -> Any:
     """A value of a partition: NaN is itself, and -0.0 is not 0.0."""
     return repr(value) if isinstance(value, float) else value
-
-
-class _File(NamedTuple):
-    """Entry of a file in a manifest."""
-
-    content: int
-    path: str
-    format: str
-    partition: Sequence[Any]
-    num_rows: int
-    size: int
-    num_values: Mapping[int, int] | None
-    num_nulls: Mapping[int, int] | None
-    lower: Mapping[int, bytes] | None
-    upper: Mapping[int, bytes] | None
-    keys: Sequence[int] | None
-    vector_of: str | None
-    vector_begin: int | None
-    vector_size: int | None
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the entry has all required values, and these are valid."""
-        return (
-            None not in self[:NUM_REQUIRED]
-            and isinstance(self.path, str)
-            and self.content in CONTENTS
-            and min(self.num_rows, self.size) >= 0
-        )
-
-    def of_partition(self, sequence: int, partition: _Partition) -> LiveFile:
-        """Return the entry with the facts of its partition added."""
-        values, scope, constants = partition
-        metrics = Metrics(self.lower, self.upper, self.num_values, self.num_nulls)
-        named = self.path, self.size, sequence, values, self.num_rows
-        return LiveFile(*named, metrics, scope, constants)
-
-    @property
-    def kind(self) -> Kind:
-        """Kind of the file's contents.
-
-        Raises:
-            UnsupportedError: If it is not a Parquet file.
-        """
-        kind, format_ = CONTENTS[self.content], self.format.upper()
-        if kind == "positions" and format_ == "PUFFIN":
-            return "vectors"
-        if format_ != "PARQUET":
-            raise UnsupportedError(
-                f"{self.path} is {format_}, and only Parquet is read"
-            ).at(file=self.path)
-        return kind
 
 
 def _live(
@@ -292,28 +272,27 @@ def _live(
 ) -> list[tuple[Kind, LiveFile]]:
     """The files of a manifest that are not deleted."""
     spec = specs[manifest.spec]
-    partitions: dict[Any, _Partition] = {}
+    partitions: dict[Any, Partition] = {}
     files: list[tuple[Kind, LiveFile]] = []
     structs = DATA_FILE, PARTITION
     for status, own, stored in records_of(io, manifest.path, _entry(), structs):
         if status == DELETED:
             continue
-        file = _File(*stored[: len(OF_FILE)])
+        file = LiveFile(*stored[: len(OF_FILE)])
         if status not in (EXISTING, ADDED) or not file.is_complete:
             raise _malformed(manifest.path, f"file of status {status}", file)
-        key = tuple(map(_comparable, file.partition))
+        key = tuple(map(_comparable, file.values))
         if key not in partitions:
-            partitions[key] = _Partition.of(spec, file.partition)
-        sequence = manifest.sequence if own is None else own
-        live, kind = file.of_partition(sequence, partitions[key]), file.kind
-        match kind:
-            case "vectors":
-                vector = file.vector_of, file.vector_begin, file.vector_size
-                live = live._replace(vector=vector)
-            case "keys":
-                scope = None if spec.is_one else live.scope
-                live = live._replace(scope=scope, keys=_keys_of(file))
-        files.append((kind, live))
+            partitions[key] = Partition.of(spec, file.values)
+        partition, kind = partitions[key], file.kind
+        if kind == "keys" and spec.is_one:
+            partition = partition._replace(scope=None)
+        file = file._replace(
+            partition=partition,
+            sequence=manifest.sequence if own is None else own,
+            keys=_keys_of(file) if kind == "keys" else (),
+        )
+        files.append((kind, file))
     return files
 
 
@@ -330,7 +309,7 @@ def _entry() -> list[Any]:
     return [of_entry[STATUS], of_entry[SEQUENCE], data_file]
 
 
-def _keys_of(file: _File) -> tuple[int, ...]:
+def _keys_of(file: LiveFile) -> tuple[int, ...]:
     """Field ids of the columns by whose values a file deletes rows."""
     if not file.keys:
         raise CorruptFileError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -25,7 +24,7 @@ from pagefeed.core.dataset import known_vocab_size
 from pagefeed.core.loader import Loader
 from pagefeed.core.run import NO_POSITION, Cursor, StepIndex
 from pagefeed.core.storage import MANIFEST, UNFINISHED, PathLike
-from pagefeed.errors import CancelledError, DataError, InvalidArgumentError
+from pagefeed.errors import CancelledError, InvalidArgumentError
 from pagefeed.flat import given_dtype
 from pagefeed.prepare.exporting.shards import ExportFormat, FileSettings
 from pagefeed.prepare.jobs import (
@@ -48,8 +47,6 @@ _LEAST_MEMORY = 128 << 20
 """Bytes of a loader, of as many as its memory is divided among."""
 _RAY_TASKS = 256
 """Tasks of Ray, of neighbouring shards each."""
-_DEATHS = 3
-"""Times that a task may lose its worker on Ray."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -401,19 +398,10 @@ def _run(job: _Job, left: list[int], engine: str, num_sequences: int) -> None:
             tasks = [partial(job.write, run, work.count, stop.is_set) for run in runs]
             run_threads(tasks, len(tasks), stop, work.tell)
             return
-        deaths = Counter[tuple[int, ...]]()
-
-        def died(run: tuple[int, ...], said: str) -> None:
-            deaths[run] += 1
-            if deaths[run] > _DEATHS:
-                raise DataError(
-                    f"the worker that writes shards {run[0]} to {run[-1]} died "
-                    f"{deaths[run]} times: {said}; look at its memory"
-                )
-
         parts = np.array_split(left, min(len(left), _RAY_TASKS))
         runs = [tuple(part.tolist()) for part in parts]
-        with closing(on_ray(_write, job, runs, died=died)) as done:
+        done = on_ray(_write, job, runs, name=lambda run: f"shards from {run[0]} on")
+        with closing(done):
             for _, num_rows in done:
                 work.count(num_rows)
                 work.tell()

@@ -79,64 +79,40 @@ def line_blocks(
         stream.seek(at)
     while end is None or at < end:
         if is_passed:
-            line_end = left.find(b"\n")
-            passed = line_end + 1 if line_end >= 0 else len(left)
-            at, left, is_passed = at + passed, left[passed:], line_end < 0
-            if not is_passed:
+            stop = left.find(b"\n") + 1
+            is_passed, passed = not stop, stop or len(left)
+            at, left = at + passed, left[passed:]
+            if stop:
                 continue
-        line_end = -1 if is_passed else _last_end(left, at, end, size, most)
-        if line_end >= 0:
-            yield from _not_too_long(at, left[: line_end + 1], most)
-            at, left = at + line_end + 1, left[line_end + 1 :]
+        elif stop := _end_of_lines(left, at, end, size, most):
+            yield from _not_too_long(at, left[:stop], most)
+            at, left = at + stop, left[stop:]
             continue
-        if len(left) > most:
+        elif len(left) > most:
             yield at, None
             is_passed = True
             continue
         # Read more each time, so that a long line is not searched for every block.
-        more, problem = read_some(
-            stream, min(max(size, len(left)), most + size - len(left))
-        )
-        end_in_more = 0
-        if problem is None and not is_passed:
-            end_in_more = _end_of_block(left, more, at, end, size, most)
-        if end_in_more:  # As the next round would find, with a copy less.
-            yield at, b"".join((left, memoryview(more)[:end_in_more]))
-            at, left = at + len(left) + end_in_more, more[end_in_more:]
-            continue
+        wanted = min(max(size, len(left)), most + size - len(left))
+        more, problem = read_some(stream, wanted)
         left += more
         if more and problem is None:
             continue
-        yield from _rest(at, b"" if is_passed else left, problem, most)
+        if not is_passed:  # The last lines; if there is damage, those before it.
+            whole = len(left) if problem is None else left.rfind(b"\n") + 1
+            yield from _not_too_long(at, left[:whole], most)
+        if problem is not None:
+            raise problem
         return
 
 
-def _end_of_block(
-    left: bytes, more: bytes, at: int, end: int | None, size: int, most: int
-) -> int:
-    """Return where a block ends in ``more``, which follows ``left``; 0 if none does."""
-    num_bytes = len(left) + len(more)
-    is_block = size <= num_bytes <= most and (end is None or at + num_bytes < end)
-    return more.rfind(b"\n") + 1 if is_block else 0
-
-
-def _rest(
-    at: int, left: bytes, problem: OSError | None, most: int
-) -> Iterator[tuple[int, bytes | None]]:
-    """Yield the last lines of a stream; of a damaged one, those before the damage."""
-    whole = len(left) if problem is None else left.rfind(b"\n") + 1
-    yield from _not_too_long(at, left[:whole], most)
-    if problem is not None:
-        raise problem
-
-
-def _last_end(left: bytes, at: int, end: int | None, size: int, most: int) -> int:
-    """Return the end of the last whole line in a buffer; negative if no line ends."""
+def _end_of_lines(left: bytes, at: int, end: int | None, size: int, most: int) -> int:
+    """Return the end of the last whole line in a buffer; 0 if no line ends."""
     is_long = len(left) > most
     if end is None or at + len(left) < end:
-        return left.rfind(b"\n") if is_long or len(left) >= size else -1
-    line_end = left.find(b"\n", max(0, end - 1 - at))
-    return left.rfind(b"\n") if is_long and line_end < 0 else line_end
+        return left.rfind(b"\n") + 1 if is_long or len(left) >= size else 0
+    stop = left.find(b"\n", max(0, end - 1 - at)) + 1
+    return left.rfind(b"\n") + 1 if is_long and not stop else stop
 
 
 def _not_too_long(

@@ -17,7 +17,7 @@ class InputWork(ThreadedWork):
     """Progress of a job in bytes of its inputs."""
 
     def __init__(self, job: Job, tasks: list[int]) -> None:
-        # Of other columns, or of what is compressed, the weights are approximate.
+        # Weights are approximate where files are compressed, or have other columns.
         self._left = {
             task: sum(file_range.weight for file_range in job.tasks[task])
             for task in tasks

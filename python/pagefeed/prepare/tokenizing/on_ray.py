@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from contextlib import closing
 
-from pagefeed.core._base import logger
-from pagefeed.errors import DataError
-from pagefeed.prepare.tokenizing.folder import JobFolder
 from pagefeed.prepare.tokenizing.job import Job
 from pagefeed.prepare.tokenizing.local import InputWork, with_retries
 from pagefeed.prepare.tokenizing.task import run_task, tasks_left
@@ -25,35 +21,24 @@ def run_on_ray(job: Job, num_threads: int, retries: int) -> None:
         job: The job.
         num_threads: Not used: a task encodes on one thread, and the cluster decides
             how many tasks run.
-        retries: Most retries of a task if files cannot be used, or if its worker dies
-            before it finishes another shard.
+        retries: Most retries of a task if files cannot be used, or if its worker dies.
 
     Raises:
-        DataError: If the worker of a task dies each time; names its input.
+        DataError: If the worker of a task dies each time; names its inputs.
     """
     del num_threads
-    left, folder = tasks_left(job), JobFolder(job.folder)
-    deaths = Counter[tuple[int, int]]()
+    left = tasks_left(job)
 
-    def died(task: int, said: str) -> None:
-        """Count deaths since the last finished shard; raise if they are too many."""
-        shards = folder.shards(task)
-        task_and_shard = task, len(shards)
-        deaths[task_and_shard] += 1
-        begin = (0, 0) if not shards else shards[-1].next or (0, 0)
-        ranges = job.tasks[task][begin[0] :]
-        names = ", ".join(dict.fromkeys(file_range.file for file_range in ranges))
-        if deaths[task_and_shard] <= retries:
-            logger.info("a worker died and %s is tried again: %s", names, said)
-            return
-        raise DataError(
-            f"{names}: the worker that tokenizes it died {deaths[task_and_shard]} "
-            f"times at the same place: {said}; look at its memory, or tokenize the "
-            "file by itself"
-        ).at(file=ranges[0].file)
+    def inputs_of(task: int) -> str:
+        return ", ".join(dict.fromkeys(some.file for some in job.tasks[task]))
 
     with InputWork(job, left) as work:
-        run = on_ray(_run, (job, retries), left, died=died, tick=work.tell)
+        run = on_ray(
+            *(_run, (job, retries), left),
+            name=inputs_of,
+            retries=retries,
+            tick=work.tell,
+        )
         with closing(run) as done:
             for task, _ in done:
                 work.finish(task)
