@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import operator
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, SupportsIndex
 
 import numpy as np
-import numpy.typing as npt
 
-from pagefeed import _core
-from pagefeed.core._base import Int64Array, check_vocab_size, require
-from pagefeed.core.batches import (
-    Batch,
-    DType,
-    Fields,
-    Format,
-    check_infills,
-    check_padding,
-    columns_beside,
-    make_converter,
-    parse_dtype,
-    plan_batches,
-    token_engine,
-)
-from pagefeed.core.dataset import Dataset, check_dataset, known_vocab_size
-from pagefeed.core.ranks import resolve_memory, resolve_threads
+from pagefeed.core._base import Int64Array, require
+from pagefeed.core.batches import Batch, DType, Format
+from pagefeed.core.dataset import Dataset, check_dataset
+from pagefeed.core.loader import Loader
 from pagefeed.core.run import Sequences
-from pagefeed.core.sequences import Cut, SequenceIndex, check_sequences
-from pagefeed.core.wiring import make_metadata
+from pagefeed.core.sequences import Cut, check_sequences
 from pagefeed.errors import InvalidArgumentError, OutOfRangeError
 
 __all__ = ["SequenceView"]
@@ -83,48 +68,35 @@ class SequenceView:
     ) -> None:
         check_dataset(dataset, "dataset")
         check_sequences(sequences)
-        self.dataset = dataset
-        self.sequences = sequences
-        self.memory = resolve_memory(memory)
-        self.format = format
-        self.dtype = parse_dtype(dtype)
-        self.padding = check_padding(padding, self.dtype, sequences)
-        self.num_threads = resolve_threads(num_threads)
-        self._convert = make_converter(format, pin_memory=False)
         if sequences.delivers != "tokens":
             raise InvalidArgumentError(
                 "a SequenceView gives sequences of tokens: for documents use a Loader, "
                 "or Windows or Packed here"
             )
-        self._sequences: SequenceIndex = sequences.index(dataset.spans)
-        layout = self._sequences.layout
-        self.vocab_size = check_vocab_size(
-            vocab_size, padding=self.padding, eos=layout.eos, bos=layout.bos
+        self.dataset = dataset
+        self.sequences = sequences
+        loader = Loader(
+            dataset,
+            sequences=sequences,
+            batch_size=1,
+            shuffle=None,
+            memory=memory,
+            format=format,
+            dtype=dtype,
+            padding=padding,
+            vocab_size=vocab_size,
+            fields=("input_ids", "metadata")
+            if dataset.span_columns
+            else ("input_ids",),
+            rank=0,
+            world_size=1,
+            num_threads=num_threads,
         )
-        check_infills([dataset], self.dtype, self.vocab_size)
-        self._aligned = columns_beside([dataset])
-        told: dict[str, Any] = {}
-        if dataset.span_columns:
-            names = Fields(names=("input_ids", "metadata"))
-            metadata = make_metadata([dataset], names)
-            told["metadata"] = metadata and metadata.asked
-        self._engine = token_engine(
-            [dataset],
-            layout,
-            self._aligned,
-            **told,
-            batch_rows=1,
-            row_length=self._sequences.length,
-            num_threads=self.num_threads,
-            memory=self.memory,
-            dtype=self.dtype,
-            padding=self.padding,
-            vocab_size=self.vocab_size or known_vocab_size([dataset]),
-        )
+        self._loader = loader
 
     def __len__(self) -> int:
         """Return the number of sequences."""
-        return self._sequences.num_sequences
+        return self._loader.num_sequences
 
     def __getitem__(self, index: SupportsIndex) -> Batch:
         """Return one sequence: ``{"input_ids": [length]}``, aligned columns, and spans.
@@ -143,48 +115,25 @@ class SequenceView:
         Raises:
             OutOfRangeError: If there is no such sequence.
         """
-        sequences = Sequences(self._checked(numbers))
-        plan = plan_batches(self._sequences, sequences, 1)
-        with self._engine.alone() as engine:
-            engine.submit(plan)
-            try:
-                # Copied: a caller may keep more of them than fit in the memory.
-                rows = [self._copy(engine.next_batch()) for _ in numbers]
-            finally:
-                engine.clear()
-        return [
-            self._aligned.typed(
-                {name: self._convert(values) for name, values in row.items()}
-            )
-            | spans
-            for row, spans in rows
-        ]
+        sequences = Sequences(self._checked(numbers)).reshape(-1, 1)
+        batches = self._loader.view().rows(sequences)
+        return [self._copy(batch) for batch in batches]
 
     def stats(self) -> dict[str, float]:
         """Return the counters of this process, see :meth:`Loader.stats`."""
-        return self._engine.get().stats()
+        return self._loader.stats()
 
-    def __reduce__(self) -> tuple[Callable[[], SequenceView], tuple[()]]:
-        """Pickle as configuration: threads and files stay here."""
-        names = ("memory", "format", "dtype", "padding", "vocab_size", "num_threads")
-        settings = {name: getattr(self, name) for name in names}
-        return partial(SequenceView, self.dataset, self.sequences, **settings), ()
-
-    def _copy(
-        self, buffer: _core.Buffer
-    ) -> tuple[dict[str, npt.NDArray[Any]], dict[str, list[Any]]]:
-        """Return the arrays of a sequence, and its spans by column."""
-        length = self._sequences.length
-        tokens = np.frombuffer(memoryview(buffer), dtype=self.dtype, count=length)
-        row = {"input_ids": tokens} | self._aligned.arrays(buffer, (length,))
+    def _copy(self, batch: Batch) -> Batch:
+        """Return the arrays of a batch's one sequence, and its spans by column."""
         spans: dict[str, list[Any]] = {}
         if self.dataset.span_columns:
             arrow = require("pyarrow", extra="pyarrow", purpose="spans")
-            table = arrow.table(buffer.take_metadata())
+            table = arrow.table(batch.pop("metadata"))
             for name in self.dataset.span_columns:
                 parts = table.column(name).to_pylist()
                 spans[name] = [span for part in parts for span in part or ()]
-        return {name: values.copy() for name, values in row.items()}, spans
+        # Copied: a caller may keep more of them than fit in the memory.
+        return {n: copy.deepcopy(row) for n, [row] in batch.items()} | spans
 
     def _checked(self, numbers: Sequence[SupportsIndex]) -> Int64Array:
         sequences = np.array(

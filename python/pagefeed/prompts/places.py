@@ -205,7 +205,7 @@ class Places:
             )
         self._checked.add(first.life)
         epochs = np.array([ticket.epoch for ticket in tickets], dtype=np.uint32)
-        batch = self._view.rows(Sequences(rows, epochs))
+        [batch] = self._view.rows(Sequences(rows, epochs).reshape(1, -1))
         if self._documents.makes_tokens:
             lengths = batch.pop("lengths").tolist()
             for name, values in batch.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -279,8 +279,8 @@ class RunView(AnyView):
             running.count()
         return batch
 
-    def rows(self, sequences: Sequences) -> Batch:
-        """Return sequences of any numbers as one batch, without a transform.
+    def rows(self, sequences: Sequences) -> Iterator[Batch]:
+        """Yield batches of sequences of any numbers, [batches, rows], untransformed.
 
         Their pages are read once, and stay in memory for the next call as long as there
         is room. For loaders that do not iterate.
@@ -288,9 +288,10 @@ class RunView(AnyView):
         with self.lock, self.awaiting():
             engine = self._feed.engine()
             engine.keep_pages()
-            engine.submit(self._feed.plan(sequences.reshape(1, -1)))
+            engine.submit(self._feed.plan(sequences))
             try:
-                return self._feed.batch(engine.next_batch())
+                for _ in range(len(sequences)):
+                    yield self._feed.batch(engine.next_batch())
             finally:
                 engine.clear(keep_pages=True)
 
