@@ -9,9 +9,6 @@ from pagefeed.core.batches.feeds import (
     ColumnsBeside,
     EngineFeed,
     Feed,
-    check_infills,
-    columns_beside,
-    token_engine,
 )
 from pagefeed.core.batches.fields import FieldName, Fields
 from pagefeed.core.batches.formats import (
@@ -65,9 +62,7 @@ __all__ = [
     "RunView",
     "Waits",
     "block_for",
-    "check_infills",
     "check_padding",
-    "columns_beside",
     "converted",
     "feed_of_cut",
     "lengths_of",
@@ -79,7 +74,6 @@ __all__ = [
     "plan_batches",
     "sized",
     "steps_ahead",
-    "token_engine",
     "transformed",
     "warn_of_return",
 ]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Unpack
+from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -64,26 +65,6 @@ class ColumnsBeside:
     def typed(self, batch: Batch) -> Batch:
         """View tensors of raw bits in the type that the bits encode."""
         return batch
-
-
-def columns_beside(
-    datasets: Sequence[Dataset], fill: Collection[str] = ()
-) -> ColumnsBeside:
-    """Return the aligned columns of datasets.
-
-    Args:
-        datasets: The datasets with these columns.
-        fill: Columns that a dataset may lack. Its tokens then have the column's
-            padding.
-
-    Raises:
-        InvalidArgumentError: If they differ in name, type, width or padding.
-    """
-    if not any(data.aligned for data in datasets):
-        return ColumnsBeside()
-    first = next(column for data in datasets for column in data.aligned)
-    columns: ColumnsBeside = first.beside(datasets, fill)
-    return columns
 
 
 BORDERS = "cu_seqlens_padded"
@@ -179,13 +160,26 @@ class EngineFeed(Feed):
         self._vocab_size = settings.vocab_size
         if self._vocab_size is None and settings.uses_recorded:
             self._vocab_size = known_vocab_size(run.datasets)
-        self._aligned = columns_beside(run.datasets, settings.dataset.fill)
+        aligned, fill = (
+            [a for d in run.datasets for a in d.aligned],
+            settings.dataset.fill,
+        )
+        self._aligned: ColumnsBeside = (
+            aligned[0].beside(run.datasets, fill) if aligned else ColumnsBeside()
+        )
         self._aligned.check(fields)
         self._metadata = None
         if "metadata" in fields.names:
             self._metadata = make_metadata(run.datasets, fields)
         self._convert = make_converter(settings.format, pin_memory=settings.pin_memory)
-        check_infills(run.datasets, settings.dtype, settings.vocab_size)
+        for infill in filter(None, (dataset.infilling for dataset in run.datasets)):
+            check_vocab_size(settings.vocab_size, **infill.named_tokens)
+            for name, token in infill.named_tokens.items():
+                if token > np.iinfo(settings.dtype).max:
+                    raise InvalidArgumentError(
+                        f"{name}={token} does not fit tokens of dtype="
+                        f"{settings.dtype!r}: ask for a wider one"
+                    )
         if settings.context_parallel is not None:
             lengths = {run.index.length}
             if settings.lengths is not None:
@@ -201,27 +195,6 @@ class EngineFeed(Feed):
         if group is not None:
             batch = group.part(batch, length, borders)
         return converted(batch, self._convert)
-
-
-def check_infills(
-    datasets: Sequence[Dataset], dtype: str, vocab_size: int | None
-) -> None:
-    """Raise an error if a special token of infilled documents does not fit the batches.
-
-    Raises:
-        InvalidArgumentError: Naming the token.
-    """
-    for dataset in datasets:
-        infill = dataset.infilling
-        if infill is None:
-            continue
-        check_vocab_size(vocab_size, **infill.named_tokens)
-        for name, token in infill.named_tokens.items():
-            if token > np.iinfo(dtype).max:
-                raise InvalidArgumentError(
-                    f"{name}={token} does not fit tokens of dtype={dtype!r}: ask for a "
-                    "wider one"
-                )
 
 
 class TokenFeed(EngineFeed):
@@ -247,21 +220,26 @@ class TokenFeed(EngineFeed):
             or settings.context_parallel
             or "metadata" in settings.fields.names
         )
-        self._engine = token_engine(
-            run.datasets,
-            layout,
-            self._aligned,
-            self._fields,
-            metadata=None if self._metadata is None else self._metadata.asked,
-            batch_rows=settings.batch_size,
-            row_length=run.index.length,
-            num_threads=settings.num_threads,
-            memory=settings.engine_bytes,
-            dtype=settings.dtype,
-            padding=settings.padding,
-            vocab_size=self._vocab_size,
-            **settings.rehearsal,
-        )
+        # Bound to nothing that knows this feed: an engine ends with the last use of its
+        # feed.
+        config: _core.EngineConfig = {
+            "tokens": [dataset.index.handle for dataset in run.datasets],
+            "verify_checksums": [data.verify_checksums for data in run.datasets],
+            "bos": layout.bos,
+            "eos": layout.eos,
+            "packing": layout.packing_rule,
+            **self._aligned.settings(self._fields, layout),
+            "metadata": None if self._metadata is None else self._metadata.asked,
+            "batch_rows": settings.batch_size,
+            "row_length": run.index.length,
+            "num_threads": settings.num_threads,
+            "memory": settings.engine_bytes,
+            "dtype": settings.dtype,
+            "padding": settings.padding,
+            "vocab_size": self._vocab_size,
+            **settings.rehearsal,  # type: ignore[typeddict-item]
+        }
+        self._engine = ProcessEngine(partial(_core.Engine, config))
 
     def plan(self, sequences: Sequences) -> BatchPlan:
         """Plan the token ranges of whole batches of ``sequences``, in their order."""
@@ -287,34 +265,3 @@ class TokenFeed(EngineFeed):
         if "metadata" in fields.names:
             batch["metadata"] = delivered.take_metadata()
         return batch
-
-
-def token_engine(
-    datasets: Sequence[Dataset],
-    layout: SequenceLayout,
-    aligned: ColumnsBeside,
-    fields: Fields | None = None,
-    **settings: Unpack[_core.BatchesConfig],
-) -> ProcessEngine[_core.Engine]:
-    """Return the engine that makes batches of tokens.
-
-    Args:
-        datasets: The datasets to read. Pages are numbered through all of them in turn.
-        layout: The layout of rows as tokens of a batch.
-        aligned: Columns that come with the tokens.
-        fields: The fields to make from the tokens; None for the tokens alone.
-        **settings: How batches are made.
-    """
-    return ProcessEngine(
-        lambda: _core.Engine(
-            {
-                "tokens": [dataset.index.handle for dataset in datasets],
-                "verify_checksums": [data.verify_checksums for data in datasets],
-                "bos": layout.bos,
-                "eos": layout.eos,
-                "packing": layout.packing_rule,
-                **aligned.settings(fields or Fields(names=("input_ids",)), layout),
-                **settings,  # type: ignore[typeddict-item]
-            }
-        )
-    )
