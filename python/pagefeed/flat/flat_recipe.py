@@ -36,11 +36,7 @@ class FlatRecipe(Recipe):
         versions = self.storage.versions([*dict.fromkeys(sides)])  # Shards share one.
         return [str(VERSION), repr(self.format), self.column, *versions]
 
-    def build(
-        self,
-        num_threads: int,  # noqa: ARG002 - one a CPU
-        advance: Callable[[int], object],
-    ) -> _core.Index:
+    def build(self, num_threads: int, advance: Callable[[int], object]) -> _core.Index:  # noqa: ARG002
         """Read where documents begin; a file without documents is one."""
         storage = self.storage
 

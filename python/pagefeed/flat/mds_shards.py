@@ -113,11 +113,7 @@ def _shards(storage: Storage, index: str) -> dict[str, _Shard]:
 
 
 @lru_cache(maxsize=16)
-def _entries(
-    storage: Storage,
-    index: str,
-    version: str,  # noqa: ARG001 - of the index, which is parsed once for all its shards
-) -> dict[str, _Shard]:
+def _entries(storage: Storage, index: str, version: str) -> dict[str, _Shard]:  # noqa: ARG001
     text = storage.read_all(index)
     with parsing(index, "no index of MDS shards"):
         entries = json_value(text, index)["shards"]

@@ -123,11 +123,7 @@ class MadeRecipe(Recipe):
         """Everything that the index depends on, except the files."""
         return [f"made {VERSION}", self.column, *self.pages.settings]
 
-    def build(
-        self,
-        num_threads: int,  # noqa: ARG002 - few bytes are read
-        advance: Callable[[int], object],
-    ) -> _core.Index:
+    def build(self, num_threads: int, advance: Callable[[int], object]) -> _core.Index:  # noqa: ARG002
         """Find the pages."""
         layout = self.pages.layout
         advance(len(self.files))

@@ -257,10 +257,7 @@ class MixtureCursor(Cursor):
         joined = joined[joined >= 0]
         return joined if self.balanced is None else self.balanced.moved(joined)
 
-    def _prepare_epoch_after(
-        self,
-        position: RunPosition,  # noqa: ARG002 - datasets begin theirs at their own time
-    ) -> Iterator[None]:
+    def _prepare_epoch_after(self, position: RunPosition) -> Iterator[None]:  # noqa: ARG002
         yield from ()
 
     def _moved(self, state: LoaderState, position: RunPosition) -> LoaderState:

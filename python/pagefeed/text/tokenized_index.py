@@ -121,12 +121,7 @@ class TokenizedIndex(CountedIndex):
         some = offsets[tokens.start : tokens.stop]
         return int(some[:, 0].min()), int(some[:, 1].max())
 
-    def row_offsets(
-        self,
-        page: int,
-        *,
-        verify_checksums: bool = False,  # noqa: ARG002 - nothing is read
-    ) -> Int64Array:
+    def row_offsets(self, page: int, *, verify_checksums: bool = False) -> Int64Array:  # noqa: ARG002
         """Return where the rows of a page begin in its tokens: int64 [rows + 1].
 
         Computed from the counts, without reading a page.

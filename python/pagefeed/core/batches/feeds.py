@@ -160,10 +160,8 @@ class EngineFeed(Feed):
         self._vocab_size = settings.vocab_size
         if self._vocab_size is None and settings.uses_recorded:
             self._vocab_size = known_vocab_size(run.datasets)
-        aligned, fill = (
-            [a for d in run.datasets for a in d.aligned],
-            settings.dataset.fill,
-        )
+        aligned = [column for data in run.datasets for column in data.aligned]
+        fill = settings.dataset.fill
         self._aligned: ColumnsBeside = (
             aligned[0].beside(run.datasets, fill) if aligned else ColumnsBeside()
         )

@@ -514,12 +514,7 @@ class PageIndex:
         """
         return [(tokens.start, len(tokens), 0)]
 
-    def text_range(
-        self,
-        page: int,  # noqa: ARG002 - of pages of texts
-        row: int,  # noqa: ARG002
-        tokens: range,  # noqa: ARG002
-    ) -> tuple[int, int] | None:
+    def text_range(self, page: int, row: int, tokens: range) -> tuple[int, int] | None:  # noqa: ARG002
         """Return the part of a text from which some tokens come.
 
         Always None here: this index has no texts.

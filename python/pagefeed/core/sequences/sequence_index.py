@@ -269,12 +269,7 @@ class SequenceIndex(Protocol):
     def parts(self, sequence: int) -> DocumentParts:
         """Return the documents in a sequence, whole or in part; reads its pages."""
 
-    def row_parts(
-        self,
-        sequence: int,  # noqa: ARG002 - documents are infilled before they are cut
-        page: int,  # noqa: ARG002
-        row: int,  # noqa: ARG002
-    ) -> list[range] | None:
+    def row_parts(self, sequence: int, page: int, row: int) -> list[range] | None:  # noqa: ARG002
         """Return the tokens of a row that each sequence holds, without separators.
 
         None if the index alone decides where rows are cut.
