@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar, overload
+from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar
 
 from pagefeed.core._base import (
     Facts,
@@ -38,14 +38,10 @@ class Setting(Generic[Value]):
         """Set the name of the setting."""
         self._name = name
 
-    @overload
-    def __get__(self, instance: None, owner: type) -> Setting[Value]: ...
-    @overload
-    def __get__(self, instance: object, owner: type | None = None) -> Value: ...
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+    def __get__(self, instance: Any, owner: type | None = None) -> Value:
         """Return its value."""
         if instance is None:
-            return self
+            return self  # type: ignore[return-value]
         return getattr(instance._settings, self._name)  # noqa: SLF001 - its owner's
 
     def __set__(self, instance: object, value: object) -> NoReturn:

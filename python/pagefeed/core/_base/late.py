@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, TypeVar
 
 from pagefeed.errors import MissingDependencyError
 
@@ -60,14 +60,10 @@ class lazy(Generic[Value]):  # noqa: N801 - it is written as a decorator
         """Set the name under which the value is kept in the object."""
         self._name = name
 
-    @overload
-    def __get__(self, instance: None, owner: type) -> lazy[Value]: ...
-    @overload
-    def __get__(self, instance: object, owner: type | None = None) -> Value: ...
-    def __get__(self, instance: object, owner: type | None = None) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> Value:
         """Compute the value and keep it."""
         if instance is None:
-            return self
+            return self  # type: ignore[return-value]
         value = self._make(instance)
         return instance.__dict__.setdefault(self._name, value)
 
