@@ -131,10 +131,6 @@ class Fleet:
         """Return the sequences of a step."""
         return max(stage for stage in self.stages if stage[0] <= step)[1]
 
-    def end_of_size(self, step: int) -> int | None:
-        """Return the first step of the next stage; None in the last one."""
-        return next((first for first, _ in self.stages if first > step), None)
-
     def before(self, step: Any) -> Any:
         """Return the sequences before one or many steps."""
         first, size, before = self._table
@@ -180,7 +176,8 @@ class FleetRoute(Route):
     def num_alike(self, index: int) -> int | None:
         """Return how many steps in a row have as many rows; None for all."""
         step = self.number_here(index)
-        end = self.fleet.end_of_size(step)
+        stages = self.fleet.stages
+        end = next((first for first, _ in stages if first > step), None)
         return None if end is None else -(-(end - step) // self.num_workers)
 
     def number_of(self, index: StepIndex) -> Step:

@@ -222,17 +222,14 @@ def _values(
             # The only column of varying size has the bytes that the others leave.
             width = ends - at - sum(other or 0 for other in sizes[column:])
         else:
-            width = _u32_at(storage, path, samples + 4 * unknown.index(other_column))
+            at_size = samples + 4 * unknown.index(other_column)
+            every = (at_size[:, None] + np.arange(4)).reshape(-1)
+            width = _bytes_at(storage, path, every).view("<u4").astype(np.int64)
         if other_column < column:
             at = at + width
     if (at + width > ends).any() or (width < 0).any():
         raise corrupt(path, "a column reaches beyond the end of its sample")
     return at, width
-
-
-def _u32_at(storage: Storage, path: str, offsets: Int64Array) -> Int64Array:
-    data = _bytes_at(storage, path, (offsets[:, None] + np.arange(4)).reshape(-1))
-    return data.view("<u4").astype(np.int64)
 
 
 def _bytes_at(

@@ -36,7 +36,8 @@ class Given:
     def __init__(self, rows: AnyRows, name: str | None = None) -> None:
         self.name = name or f"rows of {type(rows).__name__}"
         self.rows = rows
-        if isinstance(rows, Mapping | Iterator) or not _has_rows(rows):
+        has_rows = {"__len__", "__getitem__"} <= {*dir(type(rows))}
+        if isinstance(rows, Mapping | Iterator) or not has_rows:
             raise InvalidArgumentError(
                 f"rows={type(rows).__name__}: expected an object with len() and rows "
                 "by number, such as a list, a table or a map-style dataset of torch"
@@ -118,11 +119,6 @@ class Given:
                 f"{near_name(column, names)}; it has {names}"
             ).at(file=self.name, column=column, row_group=0, row=number)
         return columns[column]
-
-
-def _has_rows(rows: object) -> bool:
-    """Return whether an object has a length, and rows by number."""
-    return {"__len__", "__getitem__"} <= {*dir(type(rows))}
 
 
 def columns_of(row: Any) -> Mapping[str, Any]:

@@ -39,13 +39,9 @@ class Selectable(Dataset):
             >>> len(web[0]["input_ids"])  # doctest: +SKIP
             300
         """
-        return next(self._rows_at([self._checked_row(row)]))
-
-    def _checked_row(self, row: object) -> int:
-        """Return the number of a row, of one counted from the end too."""
         from pagefeed.selection import checked_row
 
-        return checked_row(row, len(self))
+        return next(self._rows_at([checked_row(row, len(self))]))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield all rows in order, see :meth:`__getitem__`. Each page is read once."""

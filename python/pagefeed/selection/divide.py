@@ -86,8 +86,7 @@ def where(spans: Spans, predicate: str | Expression) -> Selection:
     if spans.index.files:
         # Bind to the first file for early errors; other files are bound when read.
         query.bind(schema_of(spans.index, 0))
-    criterion = Scan(query, [query.text])
-    return Selection(DividedRows(spans, criterion), 0)
+    return taken_by(Scan(query, [query.text]), spans)
 
 
 def select_rows(

@@ -54,7 +54,7 @@ class PredicateText:
         try:
             tree = ast.parse(self._whole, mode="eval").body
         except SyntaxError as error:
-            hint = _hint(self.text) or error.msg
+            hint = next(_hints(self.text), error.msg)
             position = error.lineno or 1, (error.offset or 1) - 1
             raise self._refused(f"bad syntax: {hint}", position) from None
         except (ValueError, RecursionError, MemoryError) as error:
@@ -106,12 +106,8 @@ class PredicateText:
             before = token.type
 
 
-def _hint(source: str) -> str | None:
-    """Return advice for people who write SQL, or name columns as words of Python."""
-    return next(_hints(source), None)
-
-
 def _hints(source: str) -> Iterator[str]:
+    """Yield advice for people who write SQL, or name columns as words of Python."""
     bare = re.sub(r"'[^'\n]*'|\"[^\"\n]*\"", "''", source)
     if re.search(r"['\"]", bare.replace("''", "")):
         yield _LINES if "\n" in source else "a text ends with the quote that begins it"

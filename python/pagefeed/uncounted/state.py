@@ -9,7 +9,7 @@ from typing import Any
 
 from pagefeed.core._base import MOST, check_text, check_whole
 from pagefeed.core.order import ORDER_VERSION
-from pagefeed.core.run import check_same_run, reading_state
+from pagefeed.core.run import reading_state
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.uncounted.lane_passes import LanePosition
 
@@ -73,16 +73,6 @@ class TextState:
                 )
             lanes |= other.lanes
         return replace(first, lanes=lanes)
-
-    def check_plan(self, ours: TextState) -> None:
-        """Refuse a state of a different run.
-
-        Raises:
-            StateMismatchError: If it is one; the message shows both values of
-                everything that differs.
-        """
-        advice = "texts, tokenizer, sequences, shuffle and seed"
-        check_same_run(self, ours, PLAN, advice)
 
     def of_rank(self, rank: int, world_size: int) -> TextState:
         """Return the state with only the lanes of a rank.

@@ -24,6 +24,7 @@ from pagefeed.core.batches import (
     warn_of_return,
 )
 from pagefeed.core.order import derive_key
+from pagefeed.core.run import check_same_run
 from pagefeed.core.sequences import Packed
 from pagefeed.errors import (
     CancelledError,
@@ -41,7 +42,7 @@ from pagefeed.uncounted.lane_passes import (
 )
 from pagefeed.uncounted.lines import Lane, LanePacked, LaneWindows, Row
 from pagefeed.uncounted.settings import COUNTED, TextSettings
-from pagefeed.uncounted.state import TextState, lanes_of_rank
+from pagefeed.uncounted.state import PLAN, TextState, lanes_of_rank
 
 
 class TextPosition(NamedTuple):
@@ -265,7 +266,8 @@ class TextView(AnyView):
 
     def resume(self, state: TextState) -> None:
         """Continue at a state."""
-        state.check_plan(self._state)
+        advice = "texts, tokenizer, sequences, shuffle and seed"
+        check_same_run(state, self._state, PLAN, advice)
         if state.num_lanes > len(self._reader.blocks):
             raise StateMismatchError(
                 f"the state has num_lanes={state.num_lanes}, these texts have "
