@@ -298,8 +298,9 @@ def test_damaged_records_are_told_or_do_no_harm(source, tmp_path):
     for seed in range(60):
         folder = Folder(str(tmp_path / f"{seed}"), tmp_path / f"{seed}", None)
         shutil.copytree(begun.path, folder.path)
-        job = folder.path / "_unfinished" / "job.json"
-        job.write_bytes(damaged(job.read_bytes(), Random(seed)))
+        records = sorted((folder.path / "_unfinished").glob("*.json"))
+        record = records[seed % len(records)]
+        record.write_bytes(damaged(record.read_bytes(), Random(seed)))
         try:
             convert(source, folder)
         except (CorruptFileError, InvalidArgumentError):

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from itertools import count, takewhile
 from typing import Any
 
 from pagefeed.core._base import Work
@@ -148,6 +149,63 @@ def finish_job(folder: OutputFolder, manifest: object) -> None:
     folder.check_claim()
     write_record(folder, MANIFEST, manifest)
     folder.remove(folder.names(UNFINISHED), UNFINISHED)
+
+
+class ShardFolder:
+    """The folder of a job that writes numbered shards; a killed job is continued.
+
+    Args:
+        folder: Where.
+        settings: What must be the same when the job is continued.
+        names: Names of the files of the job, as a regular expression.
+    """
+
+    def __init__(
+        self, folder: OutputFolder, settings: Mapping[str, Any], names: str
+    ) -> None:
+        self.folder, self.settings, self._names = folder, dict(settings), names
+
+    @contextmanager
+    def claimed(self, lock: str) -> Iterator[None]:
+        """Note that the job begins, and hold the folder, without drafts.
+
+        Raises:
+            InvalidArgumentError: If another job began there.
+            FileAccessError: If another process holds it.
+        """
+        note_job(self.folder, {"settings": self.settings})
+        with self.folder.claimed(lock):
+            remove_drafts(self.folder, self._names)
+            yield
+
+    def finished(self) -> dict[int, list[Any]]:
+        """Return the records of the files of finished shards, by number."""
+        sizes, done = self.folder.sizes(), {}
+        for name in self.folder.names(UNFINISHED):
+            if match := re.fullmatch(r"part-(\d+)\.json", name):
+                record = read_record(self.folder, f"{UNFINISHED}/{name}")
+                with reading_job(self.folder):
+                    files = [*record["files"]]
+                    if all(sizes.get(file["file"]) == file["bytes"] for file in files):
+                        done[int(match[1])] = files  # Else something else wrote there.
+        return done
+
+    def finished_first(self) -> list[Any]:
+        """Return the records of shards of one file, up to the first that is missing."""
+        done = self.finished()
+        return [done[shard][0] for shard in takewhile(done.get, count())]
+
+    def finish_shard(self, shard: int, files: list[dict[str, Any]]) -> None:
+        """Record a shard as finished; its files are complete."""
+        name = f"{UNFINISHED}/part-{shard:05}.json"
+        write_record(self.folder, name, {"files": files})
+
+    def finish(self, kind: str, shards: list[Any], **about: Any) -> dict[str, Any]:
+        """Write the manifest, and return it."""
+        begin = {"format": kind, "settings": self.settings}
+        manifest = begin | about | {"shards": shards}
+        finish_job(self.folder, manifest)
+        return manifest
 
 
 class ThreadedWork(Work):

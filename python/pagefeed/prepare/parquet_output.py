@@ -14,18 +14,15 @@ from pagefeed.errors import FileAccessError, InvalidArgumentError
 from pagefeed.flat import Output, TokenRows
 from pagefeed.prepare.jobs import (
     JOB,
+    ShardFolder,
     check_same_job,
-    finish_job,
-    note_job,
     read_record,
     reading_job,
-    remove_drafts,
-    write_record,
 )
 from pagefeed.prepare.parquet_sinks import GROUP_BYTES, Compression, ListSink
 
-_LOCK = ".convert.lock"
-_FILES = r"part-\d{5,}\.parquet|_manifest\.json|job\.json"
+LOCK = ".convert.lock"
+FILES = r"part-\d{5,}\.(parquet|json)|_manifest\.json|job\.json"
 
 
 @dataclass(eq=False)
@@ -62,7 +59,7 @@ class ParquetOutput(Output):
         self._has_files = True  # Until it is known.
         self._file: ListSink | None = None
         self._in_group = self._in_shard = self._num_documents = 0
-        self._settings = {
+        settings = {
             **self.source,
             "to": "parquet",
             "dtype": self.dtype.name,
@@ -71,24 +68,19 @@ class ParquetOutput(Output):
             "page_bytes": self.page_bytes,
             "compression": self.compression,
         }
+        self._out = ShardFolder(self.folder, settings, FILES)
         begun = read_record(self.folder, JOB)
         if begun is None:
             super().check()
         else:
-            check_same_job(self.path, begun.get("settings"), self._settings)
+            check_same_job(self.path, begun.get("settings"), settings)
 
     def begin(self) -> None:
         """Claim the folder, and load what a killed run of the job finished."""
-        note_job(self.folder, {"settings": self._settings, "shards": []})
-        self.stack.enter_context(self.folder.claimed(_LOCK))
+        self.stack.enter_context(self._out.claimed(LOCK))
         self.stack.push(self._forget)
-        remove_drafts(self.folder, _FILES)
-        begun, sizes = read_record(self.folder, JOB), self.folder.sizes()
+        self._shards = self._out.finished_first()
         with reading_job(self.folder):
-            for shard in begun["shards"]:
-                if sizes.get(shard["file"]) != shard["bytes"]:
-                    break  # Something else wrote there: it is written again.
-                self._shards.append(shard)
             self.num_done = sum(shard["documents"] for shard in self._shards)
         self._has_files = bool(self._shards)
         self._begin_shard()
@@ -161,8 +153,7 @@ class ParquetOutput(Output):
                 "tokens": self._in_shard,
             }
         )
-        record = {"settings": self._settings, "shards": self._shards}
-        write_record(self.folder, JOB, record)
+        self._out.finish_shard(len(self._shards) - 1, self._shards[-1:])
         self._file = None
         self._begin_shard()
 
@@ -173,12 +164,10 @@ class ParquetOutput(Output):
             written = sum(shard["tokens"] for shard in self._shards)
             if written != self.num_tokens:
                 raise ValueError(f"{written} tokens of {self.num_tokens}")
-        manifest = {
-            "format": "pagefeed tokens",
-            "settings": self._settings,
-            "num_documents": sum(shard["documents"] for shard in self._shards),
-            "num_tokens": self.num_tokens,
-            "shards": self._shards,
-        }
-        finish_job(self.folder, manifest)
+        self._out.finish(
+            "pagefeed tokens",
+            self._shards,
+            num_documents=sum(shard["documents"] for shard in self._shards),
+            num_tokens=self.num_tokens,
+        )
         self.files = [self.folder.path_of(shard["file"]) for shard in self._shards]

@@ -17,15 +17,11 @@ from pagefeed.core.storage import (
 from pagefeed.errors import CorruptFileError, InvalidArgumentError, MissingFileError
 from pagefeed.parsing import check_small
 from pagefeed.prepare.jobs import (
-    JOB,
+    ShardFolder,
     begun_job,
-    finish_job,
-    note_job,
-    read_record,
     reading_job,
-    remove_drafts,
-    write_record,
 )
+from pagefeed.prepare.parquet_output import FILES, LOCK
 from pagefeed.prepare.parquet_sinks import GROUP_BYTES, Compression, ListSink
 from pagefeed.remote import OutputFolder
 
@@ -35,8 +31,6 @@ IMAGES = (
     *(".PNG", ".JPG", ".JPEG", ".WEBP"),
 )
 _TEXTS = {"json", "txt", "text", "cls", "caption", "url"}
-_LOCK = ".convert.lock"
-_FILES = r"part-\d{5,}\.parquet|_manifest\.json|job\.json"
 Row = dict[str, Any]
 
 
@@ -170,17 +164,15 @@ def write_samples(
         "shard_bytes": shard_bytes,
         "compression": compression,
     }
-    manifest, begun = begun_job(folder, settings)
-    if manifest is None and begun is None:
-        note_job(folder, {"settings": settings, "shards": []})
+    out = ShardFolder(folder, settings, FILES)
+    manifest, _ = begun_job(folder, settings)
     shards = [] if manifest is None else manifest["shards"]
     if manifest is None:
-        with folder.claimed(_LOCK), Work("samples", total=0, unit="rows") as work:
-            remove_drafts(folder, _FILES)
+        with out.claimed(LOCK), Work("samples", total=0, unit="rows") as work:
+            shards = out.finished_first()
             with reading_job(folder):
-                shards = [*(read_record(folder, JOB) or {}).get("shards", [])]
-            for _ in range(sum(shard["rows"] for shard in shards)):
-                next(rows)
+                num_done = sum(shard["rows"] for shard in shards)
+                rows = itertools.islice(rows, num_done, None)
             groups = _groups(rows, min(GROUP_BYTES, shard_bytes))
             while (first := next(groups, None)) is not None:
                 name = f"part-{len(shards):05}.parquet"
@@ -200,9 +192,8 @@ def write_samples(
                             break
                     folder.check_claim()
                 shards.append(sink.output.record(name) | {"rows": count})
-                write_record(folder, JOB, {"settings": settings, "shards": shards})
-            content = {"format": "pagefeed samples", "settings": settings}
-            finish_job(folder, content | {"shards": shards})
+                out.finish_shard(len(shards) - 1, shards[-1:])
+            out.finish("pagefeed samples", shards)
     return [folder.path_of(s["file"]) for s in shards], sum(s["rows"] for s in shards)
 
 

@@ -23,20 +23,16 @@ from pagefeed.core.any_loader import rebuild
 from pagefeed.core.dataset import known_vocab_size
 from pagefeed.core.loader import Loader
 from pagefeed.core.run import NO_POSITION, Cursor, StepIndex
-from pagefeed.core.storage import MANIFEST, UNFINISHED, PathLike
+from pagefeed.core.storage import MANIFEST, PathLike
 from pagefeed.errors import CancelledError, InvalidArgumentError
 from pagefeed.flat import given_dtype
 from pagefeed.prepare.exporting.shards import ExportFormat, FileSettings
 from pagefeed.prepare.jobs import (
+    ShardFolder,
     ThreadedWork,
     begun_job,
-    finish_job,
-    note_job,
-    read_record,
     reading_job,
-    remove_drafts,
     run_threads,
-    write_record,
 )
 from pagefeed.prepare.parquet_sinks import Compression
 from pagefeed.remote import OutputFolder, StorageOptions, on_ray, output_folder
@@ -75,7 +71,7 @@ class _Job:
 
     loader: Loader
     """A loader of the rows of all ranks, at the first step."""
-    folder: OutputFolder
+    out: ShardFolder
     files: FileSettings
     shard_steps: int
     """Steps of a shard."""
@@ -121,14 +117,14 @@ class _Job:
                     loader.view().resume(start)
                     batches = iter(loader)
                 rows = [_num_rows(cursor, step) for step in steps]
-                with self.files.writer(self.folder, shard, sum(rows)) as out:
+                with self.files.writer(self.out.folder, shard, sum(rows)) as out:
                     for num_rows, batch in zip(rows, batches, strict=False):
                         if is_cancelled():
                             raise CancelledError("the export was cancelled")
                         out.add(batch, num_rows)
                         advance(num_rows)
-                    self.folder.check_claim()
-                write_record(self.folder, _record_name(shard), {"files": out.records()})
+                    self.out.folder.check_claim()
+                self.out.finish_shard(shard, out.records())
                 place = steps.stop
 
 
@@ -215,21 +211,18 @@ def export(
     shard_steps = min(max(1, int(shard_bytes / step_bytes)), num_steps)
     num_shards = -(-num_steps // shard_steps)
     folder = output_folder(output, storage_options, "output", buckets=to == "parquet")
-    settings = _settings(whole, files, shard_steps)
-    manifest, begun = begun_job(folder, settings)
+    out = ShardFolder(folder, _settings(whole, files, shard_steps), _FILES)
+    manifest, begun = begun_job(folder, out.settings)
     if manifest is not None:
         return _result(folder, files, manifest)
-    if begun is None:
-        if to != "parquet":
-            folder.check_room(int(step_bytes * num_steps), "use to='parquet'")
-        note_job(folder, {"settings": settings})
-    with folder.claimed(_LOCK):
-        remove_drafts(folder, _FILES)
-        done = _finished(folder, num_shards)
+    if begun is None and to != "parquet":
+        folder.check_room(int(step_bytes * num_steps), "use to='parquet'")
+    with out.claimed(_LOCK):
+        done = out.finished()
         left = [shard for shard in range(num_shards) if shard not in done]
         job = _Job(
             loader=whole,
-            folder=folder,
+            out=out,
             files=files,
             shard_steps=shard_steps,
             num_steps=num_steps,
@@ -238,17 +231,14 @@ def export(
             else max(1, min(threads, len(left), view.settings.memory // _LEAST_MEMORY)),
         )
         _run(job, left, engine, cursor.route.num_sequences or 0)
-        done = _finished(folder, num_shards)
-        shards = [record for shard in range(num_shards) for record in done[shard]]
-        manifest = {
-            "format": "pagefeed sequences",
-            "state": cursor.state_after(num_steps).to_dict(),
-            "settings": settings,
-            "num_steps": num_steps,
-            "num_sequences": sum(done[shard][0]["rows"] for shard in range(num_shards)),
-            "shards": shards,
-        }
-        finish_job(folder, manifest)
+        done = out.finished()
+        manifest = out.finish(
+            "pagefeed sequences",
+            [record for shard in range(num_shards) for record in done[shard]],
+            state=cursor.state_after(num_steps).to_dict(),
+            num_steps=num_steps,
+            num_sequences=sum(done[shard][0]["rows"] for shard in range(num_shards)),
+        )
     return _result(folder, files, manifest)
 
 
@@ -365,25 +355,6 @@ def _settings(loader: Loader, files: FileSettings, shard_steps: int) -> dict[str
 
 def _name_of(function: Any) -> str | None:
     return function and repr(function).partition(" at ")[0]
-
-
-def _record_name(shard: int) -> str:
-    return f"{UNFINISHED}/part-{shard:05}.json"
-
-
-def _finished(folder: OutputFolder, num_shards: int) -> dict[int, list[Any]]:
-    """Return the records of the files of finished shards, by number."""
-    sizes, done = folder.sizes(), {}
-    names = {f"{UNFINISHED}/{name}" for name in folder.names(UNFINISHED)}
-    for shard in range(num_shards):
-        if _record_name(shard) not in names:
-            continue
-        record = read_record(folder, _record_name(shard))
-        with reading_job(folder):
-            files = [*record["files"]]
-            if all(sizes.get(file["file"]) == file["bytes"] for file in files):
-                done[shard] = files  # Else something else wrote there.
-    return done
 
 
 def _run(job: _Job, left: list[int], engine: str, num_sequences: int) -> None:
