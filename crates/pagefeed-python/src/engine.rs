@@ -30,7 +30,7 @@ pub struct Engine {
 }
 
 impl Drop for Engine {
-    /// Closes it, the GIL released: its threads may wait for that to call Python.
+    /// Closes the engine without the GIL: its threads may wait for the GIL to call Python.
     fn drop(&mut self) {
         Python::try_attach(|py| self.close(py));
     }
@@ -157,8 +157,8 @@ impl Engine {
         detached(py, || self.engine.keep_pages())
     }
 
-    /// Stops the threads and waits for them: what they read from afar ends soon, a page
-    /// that is decoded is finished. Who waits for a batch, or asks for more, is refused.
+    /// Stops the threads and waits for them: remote reads end soon, and pages that are being
+    /// decoded are finished. A call that waits for a batch fails, and so do later calls.
     fn close(&self, py: Python<'_>) {
         self.stop.store(true, Ordering::Relaxed);
         py.detach(|| self.engine.close());

@@ -54,7 +54,7 @@ pub struct RecordColumn {
     field: CoreField,
     /// For streams: the payloads of each shard.
     shards: Option<Vec<ShardPayloads>>,
-    /// Bits of the number of markers, where documents are infilled.
+    /// Bits of the number that markers get in infilled documents.
     filling: Option<u64>,
 }
 
@@ -86,10 +86,10 @@ impl RecordColumn {
 
 #[pymethods]
 impl RecordColumn {
-    /// The number of a type that lies after `offset` bytes of each record of an index; if
-    /// there are `shards`, it is that of a payload. Each of them is the file of the offsets
-    /// of its payloads, and the file of these. Where the documents of the index are
-    /// infilled, markers have the bits `filling`.
+    /// Takes the type of a number, and the bytes before it in each record of the index.
+    /// With `shards` the number names a payload: each shard is a file of the offsets of its
+    /// payloads, and a file of the payloads. In infilled documents, markers get the bits
+    /// `filling`.
     #[new]
     #[pyo3(signature = (index, dtype, offset, shards=None, filling=None))]
     fn new(

@@ -11,12 +11,12 @@ use crate::numbers::elements;
 pub struct AskedPlan<'py> {
     num_batches: usize,
     segments: AskedSegments<'py>,
-    /// Epoch of each segment, uint32; None if it is 0 of all.
+    /// Epoch of each segment, uint32; None if all are 0.
     epoch: Option<Bound<'py, PyAny>>,
     bundles: Option<AskedBundles<'py>>,
     /// Rows of each batch, if not the number in the engine's settings.
     batch_rows: Option<usize>,
-    /// Rows that each of these is divided into.
+    /// Rows of a batch that each sequence gives.
     row_parts: usize,
 }
 

@@ -21,13 +21,13 @@ pub struct JsonTexts {
 pub fn json_texts(block: &[u8], name: &str) -> Option<JsonTexts> {
     let block = simdutf8::basic::from_utf8(block).ok()?;
     let mut texts = JsonTexts {
-        // No text is longer than what stands for it.
+        // No text is longer than its JSON.
         bytes: Vec::with_capacity(block.len()),
         offsets: vec![0],
     };
     let mut begin = 0;
     for end in memchr_iter(b'\n', block.as_bytes()).chain([block.len()]) {
-        // A value that ends with a line has no more after it.
+        // After the last line end there is no further line.
         if begin < block.len() {
             let mut line = Deserializer::from_str(&block[begin..end]);
             let field = Field {

@@ -130,8 +130,9 @@ impl Tokenizer {
         }
     }
 
-    /// Has both engines encode the first documents, and then some. A difference between
-    /// the first ones leaves the fast engine out; a later one is an error from then on.
+    /// Has both engines encode the first documents, and a later one now and then. If ids
+    /// differ in the first documents, the fast engine is left out. A later difference is
+    /// an error, then and in every later call.
     fn try_on(&self, fast: &Fast, text: &str) -> Result<()> {
         if self.untried.load(Ordering::Relaxed) > 0 {
             let sample = head(text, TRIED_AT_ONCE);

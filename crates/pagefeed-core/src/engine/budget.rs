@@ -36,9 +36,9 @@ pub(super) struct Budget {
     pub loading: usize,
     /// Bytes of pages that no plan needs. They use only memory that is free.
     pub kept: usize,
-    /// Batches' memory that exists, wherever it is.
+    /// Buffers of batches that exist, in the engine and at the consumer.
     pub num_buffers: usize,
-    /// Its bytes, with those of the columns in it.
+    /// Bytes of these buffers, with the columns in them.
     pub batches: usize,
     /// Bytes the source keeps.
     pub source: usize,

@@ -78,7 +78,7 @@ pub struct Layout {
     pub eos: Option<i64>,
     /// Packing of bundles; without it, their rows are joined like those of a page.
     pub packing: Option<Rule>,
-    /// Rows of a batch that each sequence gives, as if it were cut into them; 0 for one.
+    /// Rows of a batch that each sequence is cut into; 0 means one.
     pub row_parts: usize,
     /// The fields to make besides tokens.
     pub fields: Fields,

@@ -1,4 +1,4 @@
-//! Places of rows that are counted through consecutive batches.
+//! Rows of batches: numbered through consecutive batches, or batch by batch.
 
 use crate::error::{Error, Result};
 

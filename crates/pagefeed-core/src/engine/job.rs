@@ -13,7 +13,7 @@ use crate::page::PageOpener;
 use crate::storage::Fetched;
 
 /// Work of a thread outside the lock.
-#[expect(clippy::large_enum_variant, reason = "a thread has one of it")]
+#[expect(clippy::large_enum_variant, reason = "a thread holds one value")]
 pub(super) enum Job {
     /// Read pages that are neighbours, to decode them later.
     Fetch(Vec<LoadJob>),
@@ -81,11 +81,11 @@ impl LoadJob {
 }
 
 /// The memory a batch is written to.
-#[expect(clippy::large_enum_variant, reason = "a job has one of it")]
+#[expect(clippy::large_enum_variant, reason = "a job holds one value")]
 pub(super) enum BatchMemory {
     /// The batch so far, or memory for it.
     Ready(Buffer),
-    /// There is none: memory for this many batches must be allocated.
+    /// No memory: buffers for this many batches must be allocated.
     Wanted(usize),
 }
 
@@ -113,15 +113,15 @@ pub(super) struct GatherJob {
     pub memory: BatchMemory,
     /// Further buffers that were allocated with it.
     pub spare_buffers: Vec<Buffer>,
-    /// Whether the buffer was not filled with padding yet.
+    /// Whether the buffer still lacks its padding.
     pub is_new: bool,
-    /// Whether no page is missing that was not written yet.
+    /// Whether this job writes all that the batch still lacks.
     pub is_last: bool,
     /// Reads for the batch besides pages.
     pub reads: SliceReads,
-    /// Bytes of the batch by the settings, where nothing is written to it.
+    /// Bytes that a batch has by the settings, for a rehearsal that writes none.
     pub thought_bytes: usize,
-    /// Bytes that the worker kept for that before, and after.
+    /// Bytes of scratch memory that the worker kept before the job, and after it.
     pub scratch_before: usize,
     pub scratch_after: usize,
 }

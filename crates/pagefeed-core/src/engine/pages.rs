@@ -85,7 +85,7 @@ pub(super) struct PageTable {
     /// Pages that can be evicted, by next use. Entries that are outdated or repeated
     /// are dropped when they reach the top.
     evictable: BinaryHeap<(BatchNumber, Slot)>,
-    /// Whether all of them are in `evictable`; not before memory is short.
+    /// Whether `evictable` has all of these pages: only once memory is short.
     tracks_evictable: bool,
     /// Pages never loaded, by slot and number, in plan order; those after the first may
     /// have been loaded since.

@@ -16,7 +16,7 @@ pub struct Plan {
     pub batch_offsets: Vec<u32>,
     /// Page to read, or key of a bundle.
     pub page: Vec<u64>,
-    /// Epoch that the page is read for; empty if it is 0 of all.
+    /// Epoch that the page is read for; empty if all are 0.
     pub epoch: Vec<u32>,
     /// Row of the page at which the segment begins; of a packed bundle, the sequence.
     pub row: Vec<u32>,
@@ -35,7 +35,7 @@ pub struct Plan {
     pub bundles: Bundles,
     /// Rows of each batch, if not the number in the engine's settings.
     pub batch_rows: Option<usize>,
-    /// Rows that each of them is divided into, see [`super::Layout::row_parts`].
+    /// Rows of a batch that each sequence gives, see [`super::Layout::row_parts`].
     pub row_parts: usize,
 }
 

@@ -79,7 +79,7 @@ pub struct SliceReads {
 /// Reads of a source beyond those of pages and slices.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ExtraReads {
-    /// Bytes of pages that several pages of tokens share, and of what follows.
+    /// Stored bytes of all these reads, and of pages that several pages of tokens share.
     pub bytes: u64,
     /// Reads of the index of payloads of spans.
     pub index_reads: u64,

@@ -24,26 +24,26 @@ macro_rules! stats {
 stats! {
     /// Loads of pages begun.
     pages_loaded,
-    /// Those of pages that had been given up for want of memory.
+    /// Loads of pages that had been given up for want of memory.
     pages_reloaded,
     /// Reads of tokens whose pages were not loaded for them: of one range of a file each.
     slices_read,
     /// Reads of where the payloads of spans lie.
     index_reads,
-    /// Reads of these payloads.
+    /// Reads of payloads of spans.
     payload_reads,
-    /// Bytes of all of these as stored, as far as the source knows them.
+    /// Stored bytes of all these loads and reads, as far as the source knows them.
     bytes_read,
     /// Batches delivered.
     batches,
-    /// Those of these that were finished when they were asked for.
+    /// Batches delivered that were finished when they were asked for.
     batches_ready,
     /// Tokens of the batches delivered, padding included.
     tokens,
-    /// Padding in these.
+    /// Padding tokens of the batches delivered.
     padding_tokens,
-    /// Positions in packed sequences of these at which a document continues that would have
-    /// fitted into one.
+    /// Positions in the packed sequences delivered at which a document continues that
+    /// would have fitted into one sequence.
     splits,
     /// Bytes of pages held and being loaded now.
     held_bytes,

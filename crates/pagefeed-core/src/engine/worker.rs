@@ -214,7 +214,7 @@ fn work(shared: &Shared, role: Role) {
                     loose = LooseSlices::default();
                 }
                 job.scratch_after = loose.num_bytes();
-                // Outside the lock: they lie anywhere, and each counts those who hold it.
+                // Outside the lock: dropping a page writes to its memory, which lies anywhere.
                 job.pages.clear();
                 let mut state = shared.lock();
                 state.end_gather(job, result);

@@ -50,7 +50,7 @@ pub struct Chunk {
     pub has_dictionary: bool,
     /// Levels below the maximum, if the writer counted them.
     pub num_nulls: Option<u64>,
-    /// Whether that is what its statistics say, of a writer that gets them wrong.
+    /// Whether `num_nulls` is from the statistics of a writer that counts nulls wrongly.
     pub miscounts_nulls: bool,
     /// Number of levels of each repetition level, if the writer counted them.
     pub repetition_levels: Vec<u64>,

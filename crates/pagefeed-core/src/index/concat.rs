@@ -10,7 +10,7 @@ use super::table::{Table, TableBuilder};
 use crate::error::{Error, Result};
 use crate::schema::ColumnSchema;
 
-/// Files of an index: its number among some, its first file and one past the last.
+/// A range of files: the number of their index, the first file, and one past the last.
 pub type FileRange = (usize, usize, usize);
 
 /// An index that grows by files.

@@ -33,17 +33,17 @@ pub enum Marker {
 /// Infilling of the documents of a dataset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Infilling {
-    /// Key of which documents are.
+    /// Key that chooses the infilled documents.
     pub choice: [u64; 2],
-    /// Key of where they are cut, and of their order.
+    /// Key that decides where they are cut, and the order of their parts.
     pub cuts: [u64; 2],
     /// Infilled documents in 2^32.
     pub rate: u64,
     /// Infilled documents with their suffix first, in 2^32.
     pub spm: u64,
-    /// Tokens of the markers, as [`Marker`] orders them; without an end three.
+    /// Tokens of the markers, as [`Marker`] orders them: three, or four with an end.
     pub tokens: Vec<i64>,
-    /// Cut what a sequence holds of a document, and not all of it.
+    /// Whether each sequence cuts its part of a document, in place of the whole document.
     pub within_sequence: bool,
 }
 

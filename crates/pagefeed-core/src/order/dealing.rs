@@ -214,7 +214,7 @@ struct Work {
 fn sobol(index: u64) -> u32 {
     let mut bits = index;
     for step in [1, 2, 4, 8, 16, 32] {
-        // Those bits whose number has not the bit of the step.
+        // The bits at positions in which the bit of the step is 0.
         let unset = u64::MAX / ((1_u64 << step) + 1);
         bits ^= bits >> step & unset;
     }

@@ -75,7 +75,7 @@ impl Attempt {
                 None => left.push(*item),
             }
         }
-        // Those that it would be a loss to split choose first.
+        // Whole documents choose before the rests of documents that are split already.
         left.sort_by_key(|item| item.first_token > 0);
         let mut attempt = Self {
             placed,

@@ -23,9 +23,9 @@ pub trait Cached: Clone {
 pub struct Cache<V> {
     capacity: usize,
     entries: Mutex<Entries<V>>,
-    /// Bytes it holds, for who does not wait for the lock.
+    /// Bytes of the kept values, for readers that do not take the lock.
     num_bytes: AtomicUsize,
-    /// Signals the end of a fetch to those who wait for it.
+    /// Signals the end of a fetch to the threads that wait for it.
     settled: Condvar,
 }
 
@@ -91,7 +91,7 @@ impl<V: Cached> Entries<V> {
         self.bytes += bytes;
         self.give_up(&key);
         if let Some(twin) = self.by_key.insert(key, entry) {
-            // Two threads made the same at the same time.
+            // Two threads made the same value at the same time.
             self.bytes -= twin.kept.num_bytes();
         }
     }
@@ -141,7 +141,7 @@ impl<V: Cached> Cache<V> {
         }
     }
 
-    /// Bytes it holds. Never waits for who changes them.
+    /// Bytes of the kept values. Never waits for the lock.
     pub fn num_bytes(&self) -> usize {
         self.num_bytes.load(Ordering::Relaxed)
     }

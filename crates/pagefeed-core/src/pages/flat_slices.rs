@@ -153,7 +153,7 @@ fn extent_of<'a>(
         last_row_before(slice.row as usize, num_rows, |row| begin_of(row) < end),
     );
     let last = last.max(first);
-    // Separators are none of a row's tokens: one too many of these is read, or two.
+    // Positions count separators, which are not stored: one or two tokens more are read.
     let inside = |row: usize, position: u64| {
         let tokens = u64::from(value(row)) + position.saturating_sub(begin_of(row));
         u32::try_from(tokens)

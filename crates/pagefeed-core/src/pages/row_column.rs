@@ -49,7 +49,7 @@ pub struct InfilledRows {
     pub rows: Indexed,
     /// Settings of infilling.
     pub infilling: Arc<Infilling>,
-    /// Bits of the number of a marker, unless the column holds tokens.
+    /// Bits of the number that markers get, unless the column holds tokens.
     pub filling: Option<u64>,
 }
 

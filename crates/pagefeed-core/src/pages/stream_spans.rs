@@ -97,10 +97,9 @@ impl StreamSpans {
         *self.reads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The spans of the rows of all `pages`, in order, whole pages or parts of some: each
-    /// of the shard with that number, and the numbers of its payloads the last that come
-    /// with its tokens.
-    /// An error is about one of the shards.
+    /// Returns the spans of the rows of `pages`, in order. Each page, whole or a part, has the
+    /// number of its shard; the last numbers that come with its tokens name payloads. An
+    /// error names one of the shards.
     pub fn of_pages(&self, pages: &[(u32, &TokenPage)]) -> Result<ArrayRef, (u32, Error)> {
         let ids = pages
             .iter()

@@ -56,8 +56,7 @@ impl ColumnSchema {
         // The tree is sound, so that the crate may recurse and allocate by it.
         let decode =
             |footer: &[u8]| catch_damage(|| Ok(ParquetMetaDataReader::decode_metadata(footer)?));
-        // What other columns are annotated with does not matter here, nor what the crate does
-        // not take.
+        // Annotations of other columns do not matter here, nor do those that the crate refuses.
         let metadata = decode(footer).or_else(|_| {
             let with =
                 |keeps: &dyn Fn(usize) -> bool| decode(&converted::of_leaves(footer, keeps)?);

@@ -8,9 +8,9 @@ use crate::buffers::renew;
 use crate::error::{Error, Result};
 use crate::infill::{Arranged, Infilling, Marker, Run};
 
-/// Writes the rows of `from` to `page`, those of `rows` infilled, which rise; the numbers
-/// of aligned columns follow their tokens, and markers have the padding of each. So has a token that is parted from the
-/// next one, of which its numbers are. What is known of rows goes along.
+/// Writes the rows of `from` to `page`, with `rows` (rising) infilled. Numbers of aligned
+/// columns follow their tokens, and markers get padding. A token whose numbers belong to
+/// the next token gets padding where that token is not next any more. Metadata move along.
 pub fn arrange(
     infilling: &Infilling,
     from: &mut TokenPage,

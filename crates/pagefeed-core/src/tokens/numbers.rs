@@ -39,7 +39,7 @@ fn size_of(held: &Tokens) -> usize {
 }
 
 impl Numbers {
-    /// Returns no numbers, of `width` bytes each, in the memory of others.
+    /// Returns an empty column for numbers of `width` bytes, in the memory of `recycle`.
     pub(crate) fn new(width: usize, recycle: Self) -> Self {
         let mut empty = Self { width, ..recycle };
         empty.clear();
@@ -53,8 +53,8 @@ impl Numbers {
         Ok(one)
     }
 
-    /// Returns no numbers, of as many bytes as those of `other`, in the memory of
-    /// others.
+    /// Returns an empty column for numbers as wide as those of `other`, in the memory of
+    /// `recycle`.
     pub(crate) fn like(other: &Self, recycle: Self) -> Self {
         Self::new(other.width, recycle)
     }

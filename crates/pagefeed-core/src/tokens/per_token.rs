@@ -12,7 +12,7 @@ const RESCALED: usize = 4096;
 pub struct PerToken {
     /// Numbers of a token in a batch.
     pub width: usize,
-    /// Whether tokens may have fewer, and batches say how many.
+    /// Whether tokens may have fewer numbers than `width`; batches then say how many.
     pub is_counted: bool,
     /// Tokens at the beginning of each row that have no numbers.
     pub num_without: usize,
@@ -20,8 +20,8 @@ pub struct PerToken {
     pub padding: u64,
     /// Factor of 8-bit integers.
     pub scale: Option<f32>,
-    /// Whether numbers belong to the next token: where infilling changes it, there are
-    /// none.
+    /// Whether numbers belong to the next token. Where infilling puts another token next,
+    /// numbers are padding.
     pub is_of_next: bool,
 }
 
@@ -47,7 +47,7 @@ pub struct Given<'a> {
 }
 
 impl PerToken {
-    /// The type in a batch of a column of a type.
+    /// Returns the type that numbers of this type get in a batch.
     pub fn number(&self, number: NumberType) -> NumberType {
         self.scale.map_or(number, |_| NumberType::F32)
     }

@@ -76,7 +76,7 @@ impl Dictionary {
 
     /// Whether all these values are in the dictionary.
     fn has(self, bounds: Option<(u32, u32)>) -> bool {
-        // By sign, the least may be the larger number.
+        // Bounds of signed values: as unsigned numbers, the lower bound may be the larger.
         bounds.is_some_and(|(least, largest)| least.max(largest) < self.num_values)
     }
 

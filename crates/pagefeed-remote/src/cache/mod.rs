@@ -47,7 +47,7 @@ pub(crate) struct PageCache {
 #[derive(Default)]
 struct State {
     objects: HashMap<u64, Object>,
-    /// Since room was last made; nothing if it never was.
+    /// Bytes written since room was last made; `None` if it never was.
     written: Option<u64>,
     /// Bytes of the files that this process writes now.
     under_way: u64,

@@ -24,8 +24,8 @@ pub(crate) enum Failure {
         /// Whether the server asked for fewer requests.
         is_throttled: bool,
     },
-    /// The answer has no tag, though the object had one: once it may be a server's slip.
-    /// What is wrong if it stays so.
+    /// The answer has no tag, though the object had one. That may happen once; if it stays
+    /// so, the error says what is wrong.
     Untagged(Error),
     /// No further attempt can succeed.
     Final(Error),
@@ -222,7 +222,7 @@ fn no_room(shown: &str) -> Failure {
     )
 }
 
-/// Whether object_store missed only the tag in an answer.
+/// Whether the error of object_store is that an answer has no tag.
 fn is_without_tag(error: &object_store::Error) -> bool {
     cause(error).contains("ETag Header missing")
 }

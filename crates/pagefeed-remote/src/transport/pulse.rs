@@ -123,7 +123,7 @@ impl Pulse {
     }
 }
 
-/// The pulse of what runs here, to be kept by what works for it elsewhere.
+/// Returns the pulse of the running task, for other tasks that work for it.
 pub(crate) fn current() -> Option<Arc<Pulse>> {
     PULSE.try_with(Arc::clone).ok()
 }

@@ -37,9 +37,9 @@ pub struct OpenedRun {
 struct PageValues {
     header: PageHeader,
     values: Vec<u8>,
-    /// Number of them that belong to no row of the run.
+    /// Number of leading values that belong to no row of the run.
     skipped: usize,
-    /// Numbers of the other values in the run.
+    /// The other values, as numbered in the run.
     range: Range<usize>,
 }
 

@@ -15,7 +15,8 @@ use crate::sync::thread::{self, ThreadId};
 
 /// Bytes that are mapped at once, if batches use as many.
 const MAPPED_BYTES: usize = 8 << 20;
-/// Times the memory it was made for, and bytes, that a buffer may have and be used again.
+/// A buffer is used again unless it exceeds this many times the bytes it was made for, or
+/// this many times `USUAL_BYTES` if that is more.
 const USUAL_GROWTH: usize = 4;
 const USUAL_BYTES: usize = 1 << 20;
 /// Size of a huge page, and alignment of mappings that are as large.
@@ -141,7 +142,7 @@ impl Buffer {
         self.first_bytes
     }
 
-    /// Whether it took far more memory than batches do, as one very long document needs.
+    /// Whether the buffer is far larger than batches usually are, after one very long document.
     pub fn is_outsized(&self) -> bool {
         self.capacity
             > self

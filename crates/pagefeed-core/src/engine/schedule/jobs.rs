@@ -46,7 +46,7 @@ impl State {
             }
         };
         self.num_running += match &job {
-            // A page that was fetched has been running since.
+            // A fetched page was counted when its fetch began.
             Job::Load(load) => usize::from(load.fetched.is_none()),
             Job::Fetch(loads) => loads.len(),
             Job::Gather(_) => 1,

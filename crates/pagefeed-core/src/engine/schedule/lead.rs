@@ -7,15 +7,15 @@ use crate::engine::pages::BatchNumber;
 /// is more.
 const FIRST_BATCHES: usize = 2;
 
-/// Batches in a row that are there in time, for each that may be ahead, before a late one
-/// asks for one more. Workers that are slower than their consumer are not helped by it.
+/// The lead grows at a late batch only if this many batches in a row, times the lead, were
+/// in time before it. If workers are always slower than the consumer, a lead does not help.
 const IN_TIME: usize = 4;
 
 /// Batches in a row in time after which the lead falls by one step.
 const CALM: usize = 512;
 
-/// Pages that may be loaded before they are due: at first, how many times as many after
-/// a batch that was late for lack of some, and at most.
+/// Pages that may be loaded before they are due: at first, the factor by which the number
+/// grows after a batch that was late for lack of pages, and the most.
 const FIRST_SLACK: f32 = 32.0;
 const SLACK_STEP: f32 = 8.0;
 const MOST_SLACK: f32 = 512.0 * FIRST_SLACK;
@@ -27,8 +27,8 @@ pub(super) struct Lead {
     /// Batches that may be written before they are asked for. With fewer buffers in
     /// turn, more of them stay in the processor's cache.
     pub batches: usize,
-    /// Whether as many batches were ahead since the limit last grew: one more might
-    /// have been.
+    /// Whether all `batches` were finished ahead at some time since the limit last grew:
+    /// then a higher limit could help.
     was_full: bool,
     /// The last batch that was asked for before it was finished.
     late: BatchNumber,
@@ -83,16 +83,16 @@ impl Lead {
         self.loads_due > -self.slack || self.is_late
     }
 
-    /// Counts a load. Beyond the slack none is counted: those are of batches that are
-    /// about to be written.
+    /// Counts a load. Loads beyond the slack are not counted: they are for batches that
+    /// are about to be written.
     pub fn count_load(&mut self) {
         let counted = (self.loads_due - 1.0).max(-self.slack);
         self.loads_due = self.loads_due.min(counted);
     }
 
-    /// Notes that a batch was asked for before it was finished. One more is written ahead
-    /// from now on, if that could have helped, and more pages are loaded ahead if some
-    /// were missing; returns whether that is so.
+    /// Notes that a batch was asked for before it was finished. If a longer lead could have
+    /// helped, one more batch is written ahead from then on, and more pages are loaded
+    /// ahead if pages were missing. Returns whether either limit grew.
     pub fn note_late(&mut self, batch: BatchNumber, misses_pages: bool, most: usize) -> bool {
         self.late = batch;
         let is_rare = std::mem::take(&mut self.num_in_time) >= IN_TIME * self.batches;
@@ -108,8 +108,8 @@ impl Lead {
         gets_slack || gets_batch
     }
 
-    /// Notes that the batch at the head is taken, and whether as many as may be are
-    /// finished; returns whether it was in time.
+    /// Notes that the batch at the head is taken, and whether all batches of the lead are
+    /// finished. Returns whether the batch was in time.
     pub fn note_taken(&mut self, batch: BatchNumber, is_full: bool) -> bool {
         self.was_full |= is_full;
         let is_in_time = self.late != batch;
@@ -122,8 +122,8 @@ impl Lead {
         is_in_time
     }
 
-    /// Gives up a step. The head moves on by one batch, so that none that is begun lies
-    /// beyond the lead.
+    /// Shortens the lead by one step. At the same time the head moves by one batch, so that
+    /// no begun batch lies beyond the lead.
     fn fall(&mut self) {
         self.slack = (self.slack / SLACK_STEP).max(FIRST_SLACK);
         if self.batches > self.first_batches(self.batches) {

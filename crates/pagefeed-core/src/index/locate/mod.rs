@@ -102,7 +102,7 @@ fn indexed(
         None => 0,
     };
     let needs_counts = needs_level_counts(chunk, leaf);
-    // Without lists, what the index counts may be statistics, too.
+    // Without lists, the counts in the index may come from wrong statistics, too.
     let reads_all = leaf.max_repetition == 0 && leaf.max_definition > 0 && !reader.trusts_counts();
     let histograms = match &chunk.column_index {
         Some(range) if needs_counts && !reads_all => LevelHistograms::parse(regions.get(range)?)?,
