@@ -403,7 +403,7 @@ class _WorkerSteps(Iterator[Batch]):
 
 def _register_reducers() -> None:
     """Say how a worker pickles what it sends, besides batches, to the main process."""
-    # The type of rows of bytes, which a queue of processes would refuse.
+    # Rows of bytes are memoryviews, which cannot be pickled otherwise.
     ForkingPickler.register(memoryview, _as_bytes)
     ForkingPickler.register(_IterableDatasetStopIteration, _as_end)
     ForkingPickler.register(ExceptionWrapper, _as_failure)

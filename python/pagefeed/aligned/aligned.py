@@ -264,8 +264,8 @@ class AlignedColumn(NamedTuple):
             and np.iinfo(kind).min <= number <= np.iinfo(kind).max
         ):
             raise InvalidArgumentError(
-                f"column {self.column!r} holds {dtype} numbers, and {number}, its "
-                "padding or eos, is none: choose a padding such as "
+                f"column {self.column!r} holds {dtype} numbers, and its padding or "
+                f"eos, {number}, does not fit: choose a padding such as "
                 f"aligned={{{self.column!r}: 0}}, or write the column in another type"
             )
         value = number if is_float else int(number)

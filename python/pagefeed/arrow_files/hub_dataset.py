@@ -61,7 +61,7 @@ def blocks_of(dataset: Any) -> tuple[list[FileRows], dict[str, Int64Array] | Non
     names: dict[str, int] = {}
     for number, block in enumerate(blocks):
         folder, _, name = block.file.rpartition("/")
-        # The same file a second time is another one for states and selections.
+        # A file that occurs twice counts as two files in states and selections.
         again = names[block.file] = names.get(block.file, -1) + 1
         file = "/".join([folder, *["."] * again, name])
         blocks[number] = block._replace(file=file)

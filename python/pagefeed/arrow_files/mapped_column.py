@@ -143,7 +143,7 @@ class MappedColumn:
             if not offsets[-1]:
                 return 0, np.zeros(len(rows), np.int64)
             if (np.diff(offsets) < 0).any() or offsets[-1] > len(values):
-                raise ValueError("its lists do not rise")
+                raise ValueError("its list offsets fall")
         first = values.offset + int(offsets[0])
         place = values.buffers()[1].address - self._map.address + first * width
         return (place, np.diff(offsets)) if self.lie_mapped(rows) else None

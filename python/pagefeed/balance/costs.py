@@ -102,7 +102,7 @@ class SequenceCosts:
         self._index = index
         self._arrays = [_stored(of_dataset) for of_dataset in index.parts]
         self._beside: dict[str, list[StoredNumbers | None]] = {}
-        # For documents the tokens are kept; all else follows from them.
+        # For documents only numbers of tokens are stored: squares follow from them.
         self._length = index.length
         self._is_documents = index.tokens_differ
 

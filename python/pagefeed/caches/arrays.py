@@ -97,7 +97,7 @@ class ArrayFolder:
         """Plain JSON that was stored with the arrays."""
         sizes = content["arrays"]
         if not all(type(size) is int and size >= 0 for size in sizes.values()):
-            raise ValueError(f"{path} has arrays of no size")
+            raise ValueError(f"{path} does not say the sizes of its arrays")
         self.sizes: Mapping[str, int] = sizes
         """Number of values of each array."""
         numbers = _map(path / _NUMBERS, sum(sizes.values()))

@@ -140,7 +140,7 @@ def _taken(path: Path) -> int | None:
         beat = os.fstat(descriptor).st_mtime_ns
         os.close(descriptor)
         if last_beat is None:
-            logger.info("%s: another process makes this, and it is waited for", path)
+            logger.info("%s: this process waits for another one, which makes it", path)
         if beat != last_beat:
             last_beat, heard = beat, time.monotonic()
         silent = time.monotonic() - heard

@@ -76,7 +76,7 @@ class Watcher(Locked):
         if self._thread is not None and self._thread.is_alive():
             self._wake.set()
             return
-        self._wake = threading.Event()  # After a fork, the old one may be locked.
+        self._wake = threading.Event()  # A fork may leave the old event locked.
         thread = threading.Thread(
             target=self._run, args=(self._wake,), name="waits", daemon=True
         )

@@ -51,7 +51,7 @@ class Watch:
         self._looks_at_padding = not tells and run.sequences.delivers == "tokens"
         self._looks_at_end = run.epochs is not None
         self._looks_at_reloads = not run.shuffle.is_exact
-        # Buckets and batches of documents of like length are what was asked for.
+        # With buckets or batches by length, the user asked for sequences of like cost.
         balance = run.balance
         self._looks_at_balance = (
             balance is not None
@@ -77,8 +77,9 @@ class Watch:
         if self._looks_at_balance and accumulated < LEAST_ACCUMULATED:
             self._looks_at_balance = False
             warn_user(
-                "balance= with one sequence a rank makes all sequences of a step about "
-                "as long, and steps unlike. Frameworks tell the loader how many steps' "
+                "balance= with one sequence a rank gives the sequences of a step about "
+                "equal lengths, and steps unequal ones. "
+                "Frameworks tell the loader how many steps' "
                 f"gradients they accumulate, here {accumulated}: accumulate four or "
                 "more, give batch_size=4 or more, or leave balance out. A loop of your "
                 "own that accumulates may ignore pagefeed.errors.BalanceWarning",

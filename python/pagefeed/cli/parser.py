@@ -23,7 +23,7 @@ from pagefeed._removed import REMOVED
 from pagefeed.errors import InternalError, PagefeedError
 
 OF_CODE = (
-    ": what a run is made of, its own function says: name it, such as "
+    ": the function that makes the loader sets this: name it, such as "
     "train.py:make_loader (in Python: pf.forecast(loader), pf.verify(loader) ...)"
 )
 CHOICES = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)$")
@@ -46,7 +46,7 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Return the parsed arguments; unknown ones are refused."""
         if args is not None and self._subparsers is None:
-            # Before another option is missed, which may be this one.
+            # Before argparse misses an option, of which this may be a misspelling.
             given = itertools.takewhile(lambda word: word != "--", args)
             names = (word.partition("=")[0] for word in given if word.startswith("--"))
             self._refuse(

@@ -417,8 +417,8 @@ class Loader(AnyLoader):
                 steps = [*steps]
             if session.has_failed and not steps:
                 raise InvalidArgumentError(
-                    "skip() got no steps after an error, and the loop would meet it "
-                    "again: an error whose steps are empty is not of the data of a step"
+                    "skip() got no steps, and the loop would raise the same error "
+                    "again: an error without steps is not about the data of a step"
                 )
             state = now.skipping(run.at(now).route, steps)
             session.check_change("skip()", steps)

@@ -64,7 +64,9 @@ class Asked(Generic[P, R]):
         function = self._function
         if function is None:
             if self.place is None:
-                raise UnsupportedError("this needs a room that this installation lacks")
+                raise UnsupportedError(
+                    "this needs a part of pagefeed that is not installed"
+                )
             module, _, name = self.place.partition(":")
             function = attrgetter(name)(import_module(module))
             self._function = function

@@ -93,8 +93,8 @@ def batches_of_lengths(
     while borders[-1] < len(falling):
         borders.append(borders[-1] + budget // falling[borders[-1]])
     borders[-1] = len(falling)
-    # By a hash: neighbours are of unlike lengths, and no long batch comes first. Its
-    # key is of the lengths: blocks of as many batches are not ordered alike.
+    # Order the batches by a hash, so that neighbours have unlike lengths. The lengths
+    # are the key, so that blocks with equally many batches have different orders.
     mixed = np.arange(len(borders) - 1, dtype=np.uint64)
     _core.mix(mixed, int(counted.sum()), len(counted))
     begin, end = np.array([borders[:-1], borders[1:]], dtype=np.int64)[

@@ -194,7 +194,7 @@ class DocumentFeed(EngineFeed):
         rows, dataset, which, are_left = documents
         slots = slots[which]
         if self._takes_batches:
-            # A sequence is a batch; the rows of those of a step follow each other.
+            # A sequence is a batch: join the rows of the step's batches.
             batch = slots // num_rows
             slot = np.arange(len(batch)) - np.searchsorted(batch, batch)
             num_rows = max(self._num_rows, int(slot.max(initial=0)) + 1)
@@ -246,7 +246,7 @@ class DocumentFeed(EngineFeed):
         result["lengths"] = np.ndarray(rows, np.int64, memory, lengths)
         if self._metadata is not None:
             result["metadata"] = delivered.take_metadata()
-        # Columns called like what is made are the user's.
+        # The user's columns replace made fields of the same name.
         del columns[self.names[0]]
         result |= columns
         result |= given

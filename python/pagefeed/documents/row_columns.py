@@ -58,7 +58,7 @@ def row_columns(
         for data in datasets
     ]
     _check_same(datasets, named)
-    # The tokens come as such, and not under their own name, too.
+    # Tokens are named input_ids, and not by the name of their column, too.
     own = {data.column for data in datasets}
     others = tuple(name for name in named[0] if own != {name})
     if TOKENS in others:

@@ -113,8 +113,8 @@ class FlatDataset(Selectable, Erasable, Infillable):
         others = (*(beside.column for beside in self.aligned), *self.span_columns)
         if column in others:
             raise UnsupportedError(
-                f"{column!r} lies next to the tokens of {self.files[0]}, in pages of "
-                f"{self.column!r}: name that one"
+                f"{column!r} lies in the pages of {self.column!r}, next to the "
+                f"tokens of {self.files[0]}: name {self.column!r}"
             )
         if column != self.column:
             raise ColumnNotFoundError(

@@ -299,7 +299,7 @@ class ImageFeed(Feed):
             labels[labels == self._image_id] = fields.ignore_index
         if "loss_mask" in fields.names:
             mask = np.asarray(batch["loss_mask"])
-            if fields.shifted:  # The mask of a token is at the one before it.
+            if fields.shifted:  # A token's mask is one position ahead.
                 mask, is_image = mask[:, :-1], is_image[:, 1:]
             mask[is_image] = 0
 

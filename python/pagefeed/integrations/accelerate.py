@@ -193,7 +193,7 @@ class PreparedLoader(_Mixin, Skippable):
         ]
         if not session.run.takes_batches:
             return is_kept
-        # A budget of documents: as many rows as fit, of each rank another number.
+        # With a budget of tokens, each rank has another number of rows.
         counts = accelerate.utils.gather_object([self._num_rows])
         both = zip(is_kept, counts, strict=True)
         return [np.repeat(of_rank.any(), count) for of_rank, count in both]

@@ -152,7 +152,7 @@ class Delivery:
         if ranks is not None:
             check_ranks_of(loader, ranks, who)
         check_epochs(loader, who)
-        self.loader: Any = loader  # Those who need more than any has check it.
+        self.loader: Any = loader  # Adapters that need a Loader check for one.
         self.grown = check_grown(grown)
         self.convert = convert
         self._kind = kind
@@ -194,7 +194,7 @@ class Delivery:
     def _begin_anew(self) -> None:
         """Go to the beginning of an epoch, a policy and its weights to their first."""
         session, position = self._session, self._session.position.next
-        if session.epoch > self.epoch:  # An iteration without end is in a later one.
+        if session.epoch > self.epoch:  # An endless iteration reached a later epoch.
             position = self.loader.view().run.beginning(session.epoch)
         if session.learning is not None:
             position = position.having(mixture=self._beginning.parts["mixture"])

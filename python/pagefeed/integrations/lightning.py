@@ -157,7 +157,7 @@ class LoaderDataModule(_DataModule):
         self._train = loader = _made(self._train, ranks)
         check_ranks_of(loader, ranks, WHO)
         check_layers([trainer.lightning_module], loader, self._leak, WHO)
-        if self._run is None:  # Another run has it too: it knows the first weights.
+        if self._run is None:  # Kept for later runs: it knows the first weights.
             self._run = _TrainingBatches(
                 loader,
                 WHO,
@@ -269,7 +269,7 @@ class LoaderDataModule(_DataModule):
             module.log(
                 f"val_{name}_{key}" if name else f"val_{key}",
                 total / max(1, num_labels),
-                # Lightning divides the sum over ranks by them, in whole numbers.
+                # Lightning divides by the sum of batch sizes over ranks: whole numbers.
                 batch_size=int(num_labels) * module.trainer.world_size,
                 on_epoch=True,
                 sync_dist=True,

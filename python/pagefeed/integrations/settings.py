@@ -43,7 +43,7 @@ def warn_of_settings(args: Any) -> None:
         value = getattr(args, name, usual)
         if value != usual:
             warn_user(
-                f"{name}={value!r} has no effect: what decides is "
+                f"{name}={value!r} has no effect; in its place: "
                 f"{instead.replace('`', '')}",
                 PagefeedWarning,
             )

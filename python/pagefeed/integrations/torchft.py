@@ -110,8 +110,8 @@ class QuorumFeed:
         if not manager.is_participating():
             raise InvalidArgumentError(
                 f"step {step} would lose the rows of replica {replica}: torchft counts "
-                "it, and leaves out its gradients, as its weights still come from a "
-                "peer; give the Manager init_sync=False, and all replicas the same "
+                "the replica, and leaves out its gradients while its weights come from "
+                "a peer. Give the Manager init_sync=False, and all replicas the same "
                 "first weights, or use_async_quorum=False"
             )
         rank = replica * self._world_size + self._rank

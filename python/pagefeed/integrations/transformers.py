@@ -18,7 +18,7 @@ from pagefeed.errors import (
     MissingDependencyError,
 )
 
-try:  # First: it brings Accelerate, and its extra is the one to name.
+try:  # Before Accelerate, which it brings, so that errors name this extra.
     from transformers import TrainerCallback
 except ImportError as error:
     raise MissingDependencyError(
@@ -208,7 +208,7 @@ class _Evaluations:
         trainer, means = self._trainer, TokenMeans(dataloader.loader)
         before = trainer.compute_loss
         trainer.compute_loss = partial(measured, before, means)
-        # It keeps the function from before the loader, until it has evaluated.
+        # Until the evaluation ends, rows are gathered as without prepared loaders.
         trainer.gather_function = partial(
             trainer.accelerator.gather_for_metrics,
             use_gather_object=trainer.args.eval_use_gather_object,

@@ -53,7 +53,7 @@ def is_policy(value: object) -> bool:
         return False
     try:
         inspect.signature(value.update).bind(0, {})
-    except (TypeError, ValueError):  # A dict has an update, of which none is known.
+    except (TypeError, ValueError):  # Such as dict.update, which has no signature.
         return False
     return True
 

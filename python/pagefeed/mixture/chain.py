@@ -146,7 +146,9 @@ class Chain:
         turns, own = numbers, self.members.index(dataset)
         for place in reversed(range(min(own + 1, len(self.ratios)))):
             ratio, phase = self.ratios[place], phases[rows, place]
-            if place < own:  # The rest rounds up where the dataset's count rounds down.
+            if (
+                place < own
+            ):  # Passed on: rounds up where the dataset's count rounds down.
                 ratio, phase = ONE - ratio, ONE - 1 - phase
             turns = _turn_before(turns + 1, ratio, phase)
         return turns
@@ -173,7 +175,7 @@ class Chain:
                 mine = lanes[guess == index]
                 last = wanted[mine, index] - 1
                 ends[mine] = self.turns_of(members[index], last, phases, mine) + 1
-            # Those that have had as much before that come first.
+            # Datasets that reached their limit before these turns come first.
             counts = self.counts(ends[lanes] - 1, phases[lanes])
             over = counts[:, members] - wanted[lanes]
             guess = np.where(over < 0, -1, (over + 1) / rates).argmax(axis=1)
@@ -200,8 +202,8 @@ def _turn_before(counts: Int64Array, ratio: int, phases: Int64Array) -> Int64Arr
     """Return the last turn before which fewer than ``counts`` were dealt."""
     guess = (counts.astype(np.float64) * ONE - phases) / ratio
     turn = np.minimum(np.ceil(guess), MAX_TURN).astype(np.int64)
-    # The guess is off by its rounding: a step or two lead to the first turn after which
-    # the dataset has that many.
+    # The guess has a rounding error: one or two steps lead to the first turn after
+    # which the dataset has that many turns.
     while True:
         few = (_scaled(turn, ratio, phases)[0] < counts) & (turn < MAX_TURN)
         if not few.any():

@@ -192,7 +192,7 @@ class Course:
             turns = np.arange(first, int(turn.max()) + 1)[:, None]
             positions = turns * self.num_lanes + lane
             self._tail = positions[(turns < turn) & (positions >= self._hole)]
-        # Turns of each lane among the first of the tail.
+        # For each length of the tail, the number of its turns in each lane.
         self._tail_turns = np.zeros((len(self._tail) + 1, self.num_lanes), np.int64)
         self._tail_turns[1:] = (self._tail[:, None] % self.num_lanes == lane).cumsum(0)
 
@@ -233,7 +233,7 @@ class CourseInOrder(Course):
         """
         end = self.natural_end
         last = MAX_TURN * self.num_lanes if end is None else end
-        # The last position before which there are no more than ``local``.
+        # Find the last position with at most ``local`` turns of the dataset before it.
         reached = np.zeros(len(local), dtype=np.int64)
         beyond = np.full(len(local), last + 1)
         while (beyond - reached > 1).any():

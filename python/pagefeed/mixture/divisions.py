@@ -55,7 +55,7 @@ class MixtureDivisions:
         ends, stays = self._ends(position), self.staying(position)
         epoch_positions = int(self._ranks / max(ends[~stays].max(initial=0), 1e-12))
         for dataset, epoch in enumerate(self._epochs_at(position)):
-            if stays[dataset]:  # It divides nothing but where it may end the run.
+            if stays[dataset]:  # Only the possible end of the run divides it.
                 last = self._schedule.components[dataset].max_epochs or 1
                 borders = [self._turn(dataset, last)[1]]
             else:

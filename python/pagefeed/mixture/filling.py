@@ -49,14 +49,14 @@ def _check(column: Any) -> None:
     """Refuse a column whose padding cannot mean missing values."""
     if column.column in FIELDS:
         raise InvalidArgumentError(
-            f"fill={column.column!r}: of tokens without it a batch makes this field "
-            "itself, and padding would say something else of them: write the column, "
-            "or read those data alone"
+            f"fill={column.column!r}: batches make this field from tokens where a "
+            "dataset lacks the column, and padding would contradict that: write the "
+            "column, or read this dataset alone"
         )
     if column.like.padding is None and column.like.count is None:
         raise InvalidArgumentError(
-            f"fill={column.column!r}: its padding was not said, and 0 may be a number "
-            f"like any other: say what tokens without it have, as in aligned={{"
+            f"fill={column.column!r}: its padding was not said, and 0 may be a real "
+            f"value: give the value of tokens without the column, as in aligned={{"
             f"{column.column!r}: -1}}"
         )
 

@@ -136,15 +136,15 @@ class LaneLayout:
                     self.ended[lanes] = True
                     continue
                 chain_number = self._chain_number(weights, members)
-                # Also those share phases that have no turn in a short interval.
+                # Lanes without a turn in a short interval share phases, too.
                 sharing = np.flatnonzero(alike & ~self.ended) if together else lanes
                 chain = self.chains[chain_number]
                 phases = self._phases.of(
                     chain, self._lacking, sharing, together=together
                 )
                 self._lay_row(chain_number, phases[lanes], lanes, end)
-            # Each lane is on its own when a dataset runs out in it: what others do
-            # meanwhile may be later, and weights may change before.
+            # Once a dataset ran out in a lane, each lane is laid out alone: weights may
+            # change before the dataset runs out in the others.
             together = False
 
     def _lay_row(
@@ -163,7 +163,7 @@ class LaneLayout:
         self.turn = stop
         dealt = chain.counts(length, phases)
         self._counts[lanes] += dealt
-        # Wraps around 2**64, as it may: what is lacking is small.
+        # Both may wrap around 2**64: their difference is small.
         self._lacking[lanes] += chain.shares * length[:, None] - (dealt << BITS)
 
     def _chain_number(

@@ -245,7 +245,7 @@ class MixtureCursor(Cursor):
         for ours, sequences in sequences_of:
             dataset = schedule.names.index(self.run.names[ours] or "")
             component = schedule.components[dataset]
-            # Epochs that some lane has begun: of a small dataset lanes are far apart.
+            # Epochs that any lane has begun: lanes of a small dataset are far apart.
             begun = math.ceil(component.num_epochs(int(following[dataset].max())))
             for epoch in range(begun + (end is None)):
                 if self.run.entry_of(component, epoch) != ours:
@@ -272,7 +272,7 @@ class MixtureCursor(Cursor):
         if entry is None:
             raise InvalidArgumentError(
                 f"epoch {epoch} of dataset {component.name!r} was delivered before "
-                "this run, which does not have the data that it was of"
+                "this run, and the mixture does not have the data of that epoch"
             )
         orders = self.run.orders(self.begin.epoch)[entry]
         return entry, orders.of(epoch, self.begin.num_lanes)
@@ -328,8 +328,8 @@ class MixtureRun(Run):
             orders.num_lanes, "mixture", mixture=schedule
         )
         check_size(self.initial)
-        # Its course is looked at when it begins, as a state may bring another, unless
-        # datasets may run out before weights change.
+        # A state may bring another course, so the course is checked when a loop begins;
+        # here only if datasets may run out before weights change.
         if self.mixture.max_epochs and len(schedule.changes) > 1:
             self.course(self.initial)
 
@@ -398,8 +398,8 @@ class MixtureRun(Run):
         """Return a saved state as this run continues it, see :func:`adopt`."""
         if not self.knows(schedule_of(state)):
             raise StateMismatchError(
-                "data were added to a dataset in the epoch of the state: it loads into "
-                "a loader of the mixture"
+                "data were added to a dataset in the epoch of the state, and this run "
+                "has only the present data: load the state with a Loader of the mixture"
             )
         state.check_run(self.initial)
         state.check_lanes(max(len(dataset.index) for dataset in self.datasets))

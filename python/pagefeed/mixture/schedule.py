@@ -173,7 +173,9 @@ class Schedule:
             component.check()
         check_text(self.digest, "digest")
         if len(set(self.names)) < len(self.names):
-            raise InvalidArgumentError(f"a name stands twice: {self.names!r:.200}")
+            raise InvalidArgumentError(
+                f"names of datasets must differ, found {self.names!r:.200}"
+            )
         starts = [
             check_whole(span.start, "start", least=0, most=MOST)
             for span in self.changes

@@ -101,7 +101,7 @@ class Outstanding:
         _check_once(pairs)
         waiting = {each.ticket.key: each for each in self._waiting}
         if unknown := [pair for pair in pairs if pair not in waiting]:
-            raise TicketError(f"{unknown[0]} does not wait. Nothing was changed")
+            raise TicketError(f"{unknown[0]} is not waiting. Nothing was changed")
         claimed = [waiting.pop(pair) for pair in pairs]
         self._waiting = [*waiting.values()]
         return [
@@ -122,7 +122,7 @@ class Outstanding:
         out = {*self._flying, *(each.ticket.key for each in self._waiting)}
         why = "given back, or taken again by somebody else"
         if ticket.life != self.life:
-            why = "of a life before: claim() takes over those whose answers were saved"
+            why = "from before a state was loaded: claim() takes over saved answers"
         elif ticket.key not in out:
             why = "finished already"
         raise TicketError(f"{ticket} is {why}. Nothing was changed")
@@ -170,7 +170,7 @@ def read_outstanding(
         ours = table[0] == number
         rows[ours] = places[name].rows_of(table[1, ours])
     if rows.min(initial=0) < 0 or table[2].min(initial=0) < 0:
-        raise StateMismatchError("a ticket that is out is of no dataset of the state")
+        raise StateMismatchError("an outstanding ticket of the state names no dataset")
     _check_once(list(zip(*table[:2].tolist(), strict=True)))
     for row, numbers in zip(rows.tolist(), table.T.tolist(), strict=True):
         number, at, tries, version, waits, priority = numbers

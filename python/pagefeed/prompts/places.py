@@ -55,7 +55,7 @@ class Places:
         curriculum: Curriculum,
         settings: Mapping[str, Any],
     ) -> None:
-        # With one dataset the order is a loader's. Several must not have the same one.
+        # One dataset has the order of a loader. Several datasets need different seeds.
         if name:
             key = derive_key(seed, "prompts", name)
             seed = int.from_bytes(key[:7], "little")
@@ -110,10 +110,10 @@ class Places:
         while place != self.end:
             if not np.dot(self.scores.counts, self.scores.weights):
                 raise EmptySelectionError(
-                    f"the curriculum takes no prompt of dataset {self.name!r}: of its "
-                    f"{self.num_rows} prompts {self.scores.counts} have no score "
-                    "and are in each tier. Give a weight by set_curriculum, or the "
-                    "dataset the weight 0"
+                    f"the curriculum takes no prompt of dataset {self.name!r}: its "
+                    f"{self.num_rows} prompts without a score, and in each tier, are "
+                    f"{self.scores.counts}, and weights of those tiers are 0. Give "
+                    "one a weight by set_curriculum, or the dataset the weight 0"
                 )
             epoch, begin = divmod(place, self.num_rows)
             chunk = self._chunk(epoch, begin // AT_ONCE)
@@ -144,7 +144,7 @@ class Places:
         """
         rising, which = np.unique(positions, return_inverse=True)
         if len(rising) and (rising[0] < 0 or rising[-1] >= self.position):
-            raise StateMismatchError("a ticket that is out was never taken")
+            raise StateMismatchError("a ticket of the state was never taken")
         return self.rows_at(rising)[which] if len(rising) else rising
 
     def go_to(self, position: int) -> None:
@@ -193,15 +193,15 @@ class Places:
         """
         rows = np.array([ticket.row for ticket in tickets])
         is_ours = rows.min() >= 0 and rows.max() < self.num_rows
-        # Rows of one order: comparing one of each life tells it from any other.
+        # One ticket of each life shows whether the orders are the same.
         first = tickets[0]
         if is_ours and first.life not in self._checked:
             place = range(first.position, first.position + 1)
             is_ours = first.position >= 0 and self.rows_at(place)[0] == first.row
         if not is_ours:
             raise StateMismatchError(
-                f"dataset {self.name!r} does not have {first} at its place: read with "
-                "the data, shuffle and seed of the queue that took it"
+                f"dataset {self.name!r} has another prompt than {first} at its "
+                "position: read with the data, shuffle and seed of its queue"
             )
         self._checked.add(first.life)
         epochs = np.array([ticket.epoch for ticket in tickets], dtype=np.uint32)

@@ -144,7 +144,7 @@ class Calls:
         """Return URLs and states of the files below a folder, sorted."""
         prefix = f"{folder}/" if folder else ""
         files = self._asked("list", prefix or None, of=_files)
-        # A store may also list what only begins like the folder, or marks one.
+        # A store may also list other names that begin alike, and markers of folders.
         found = (name for name in files if name.startswith(prefix) and name[-1] != "/")
         return [(f"store://{name}", files[name]) for name in sorted(found)]
 

@@ -83,8 +83,8 @@ class Diagnosis:
             lines.append(f"change {self.setting}: {self.advice}")
         elif self.cause:
             lines.append(
-                "the loader alone: whether the data limits shows a step to compare "
-                "with (--train, --step-seconds)"
+                "only the loader was measured: give a training step to see whether the "
+                "data limits (--train, --step-seconds)"
             )
             lines.append(f"for faster data, {self.setting}: {self.advice}")
         for name, hours in self.wait_hours.items():

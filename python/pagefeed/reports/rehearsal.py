@@ -209,7 +209,7 @@ def _stretch(cursor: Cursor, memory: int) -> range:
     num_steps, batch_size = cursor.route.num_steps or 0, cursor.route.batch_size
     ahead = batch_size * steps_ahead(cursor.horizon(memory), batch_size)
     wanted = min(max(LEAST_SEQUENCES, 4 * ahead), MOST_SEQUENCES) // batch_size + 1
-    # A stretch that is most of the route would count what the other half brought.
+    # Most of the route would count pages that the rest of the route had read.
     count = num_steps if 2 * wanted >= num_steps else wanted
     first = (num_steps - count) // 2
     return range(first, first + count)
@@ -220,7 +220,7 @@ def _held(spans: Spans, column: PageIndex) -> int:
     if type(spans) is Spans:
         return len(column)
     first, last = column.pages_of_rows(spans.row_runs - [0, 1]).T
-    # A run may begin in the last page of the run before.
+    # A run of rows may begin in the last page of the run before.
     return int((last - first + 1).sum() - (first[1:] == last[:-1]).sum())
 
 
@@ -291,7 +291,7 @@ def _beside(
         for name, column in beside.items():
             reads, size = added.get(name, (0.0, 0.0))
             if isinstance(column, RecordColumn) and column.shards is not None:
-                # Payloads lie side by side as their tokens do.
+                # Payloads lie in the order of their tokens.
                 files = [file for shard in column.shards for file in shard]
                 whole = sum(data.index.storage.size(file) for file in files)
                 every = data.index.stored_bytes(np.arange(len(data.index))).sum()

@@ -125,7 +125,8 @@ class Verification(Told):
         if self.ok:
             times = "as often as it should be" if self.is_mixture else "exactly once"
             yield (
-                f"every other sequence is delivered {times}, on equal steps per rank"
+                f"each sequence that is not dropped is delivered {times}; all ranks "
+                "take the same number of steps"
             )
 
     @property
@@ -188,13 +189,13 @@ def verify(
             text = json.dumps(state.to_dict())
             try:
                 saved = LoaderState.from_dict(json.loads(text))
-                # In an epoch in which data were added it is the rest.
+                # If data were added, the run covers the rest of the epoch.
                 now, begin = run.rest(saved, "next-epoch")
             except StateMismatchError as error:
                 result.problems.append(f"leg {index} cannot load its state: {error}")
                 break
             cursor = now.at(begin)
-            # With steps of other sizes it may be elsewhere.
+            # Steps of another size may end the epoch at another position.
             end = cursor.route.end or end
             work.expect(end - start)
             steps = _checked_steps(leg, index, cursor.route)
@@ -222,8 +223,9 @@ def _judge_erasures(run: Run, result: Verification) -> None:
         wrong = np.setxor1d(changed, erased)
         if len(wrong):
             result.problems.append(
-                f"{len(wrong)} sequences held erased documents and are as before, or "
-                f"held none and are not, such as {(first + wrong[:5]).tolist()}"
+                f"{len(wrong)} sequences are wrong after the erasure: they held erased "
+                "documents and did not change, or held none and changed, such as "
+                f"{(first + wrong[:5]).tolist()}"
             )
 
 
@@ -289,8 +291,8 @@ def _judge_mixture(
             continue
         ours = track.run.names.index(component.name)
         first, stop = track.run.index.first_sequence[ours : ours + 2].tolist()
-        # Up to the lane that is least far all epochs are whole; the first ones may be
-        # of fewer data.
+        # The lane that lags most bounds the whole epochs. Earlier epochs may have had
+        # less data.
         after, grown = following[dataset], 0
         if component.before:
             grown = component.begin_of(component.before[-1].end)

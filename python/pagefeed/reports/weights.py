@@ -28,7 +28,7 @@ def mixture_shares(
     track = _latest(loader)
     course = track.course
     end = last_position(course, track.end)
-    # Lanes deliver datasets in turns: over a few turns of each the shares are even.
+    # Lanes take turns: shares are even only over a few turns of each lane.
     count = min(PLOTTED_POINTS, max(2, end // (4 * course.num_lanes)))
     points = np.unique(np.linspace(0, end, count + 1).astype(np.int64))
     counts = np.array([course.counts(point) for point in points.tolist()])

@@ -57,7 +57,7 @@ class ColumnQuery(Query):
         """Return the expression for files of a schema: int32."""
         pa, pc, types = arrow(), arrow("pyarrow.compute"), arrow("pyarrow.types")
         field, kind = field_of(schema, self._column)
-        refusal = f"{self.text} cannot be decided by {self._edges}"
+        refusal = f"{self.text} cannot be divided at {self._edges}"
         try:
             reached = [
                 compare(">=", Value(field, kind), edge).cast(pa.int32())

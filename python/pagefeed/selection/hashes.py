@@ -80,7 +80,7 @@ class _Shares(Query):
         pa, pc = arrow(), arrow("pyarrow.compute")
         hashed = hash_of(schema, self._column, self._seed)
         hashed = pc.shift_right(hashed, pa.scalar(64 - HASH_BITS, pa.uint64()))
-        # The first end that is above; so the last is looked at first.
+        # The first end above the hash decides: compare from the last end to the first.
         part = pc.scalar(pa.scalar(NO_PART, pa.int32()))
         for number, end in reversed([*enumerate(self._ends.tolist())]):
             is_below = hashed < pa.scalar(end, pa.uint64())

@@ -68,7 +68,7 @@ def used_of(
     columns, used = dict(scalar_columns(schema)), {}
     for name in names:
         if name not in columns:
-            continue  # It is in a list, which no predicate takes.
+            continue  # A column in lists: predicates do not take it.
         position = schema.get_field_index(columns[name][0][0])
         try:
             type_of(expression, schema.remove(position), name)

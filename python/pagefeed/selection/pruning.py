@@ -59,7 +59,7 @@ def files_that_may_match(files: Files, predicate: str | Expression) -> list[int]
             columns.append(((field, kind), bounds))
     if not columns:
         return everything
-    # Many files say the same, of a partition above all: what is said is looked at once.
+    # Many files have equal bounds, such as those of a partition: look at each once.
     alike: defaultdict[tuple[Bounds | None, ...], list[int]] = defaultdict(list)
     for nth, said in enumerate(zip(*(bounds for _, bounds in columns), strict=True)):
         alike[said].append(nth)

@@ -210,7 +210,7 @@ def type_of(expression: Expression, schema: Schema, text: str) -> Any:
     """
     pa, dataset = arrow(), arrow("pyarrow.dataset")
     try:
-        # Types that do not compare are an error when there is a row.
+        # Arrow compares types only if there is a row.
         nulls = pa.table([pa.nulls(1, kind) for kind in schema.types], schema=schema)
         scanner = dataset.dataset(nulls).scanner(columns={"found": expression})
         return scanner.to_table().schema.field("found").type

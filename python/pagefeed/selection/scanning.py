@@ -301,7 +301,7 @@ def _with_folders(
         schema = schema.append(pa.field(name, kind))
         value, field = column.value_of_file(file), pc.field(name)
         if value is None and pa.types.is_nested(kind):
-            continue  # The scanner makes null structs; a fact would be of no type.
+            continue  # The scanner makes null structs; a null has no type to compare.
         fact = field.is_null() if value is None else field == pa.scalar(value, kind)
         facts = fact if facts is None else facts & fact
     if facts is not None:
@@ -363,7 +363,7 @@ def _type_in_file(
             continue
         inside = own_types.get(field.name, field.type)
         fields.append(field.with_type(_type_in_file(field.type, inside, name, table)))
-    # A struct of no fields is not read: of one that the file lacks it is.
+    # pyarrow does not read a struct without fields: name one that the file lacks.
     return pa.struct(fields or {LACKING: kind.field(0).type})
 
 

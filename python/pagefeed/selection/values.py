@@ -118,7 +118,7 @@ def _with_whole(sign: str, column: Value, literal: Constant) -> Expression:
     if least <= steps <= most and (not is_equality or steps == math.floor(steps)):
         whole = math.ceil(steps) if sign in ("<", ">=") else math.floor(steps)
         return COMPARISONS[sign](column.field, _number_of(whole, column.kind, scale))
-    # It holds for all of them, or for none; null stays null.
+    # The comparison holds for all values, or for none; null stays null.
     is_below = sign in ("<", "<=") and steps > most
     is_above = sign in (">", ">=") and steps < least
     lowest = _number_of(least, column.kind, scale)

@@ -85,7 +85,7 @@ class FileColumns:
                 for field_id in ids
             ]
         except (pa.ArrowException, OSError) as problem:
-            storage.size(path)  # If it is gone, that is what to tell.
+            storage.size(path)  # Raises MissingFileError if the file is gone.
             raise CorruptFileError(f"{path}: pyarrow cannot read it: {problem}").at(
                 file=path
             ) from None

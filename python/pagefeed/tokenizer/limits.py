@@ -196,4 +196,4 @@ def check_made(size: int) -> None:
         OverflowError: If it is one.
     """
     if size > MOST_SIZE:
-        raise OverflowError(f"it makes something of {size:,} parts")
+        raise OverflowError(f"it makes a value of {size:,} parts")

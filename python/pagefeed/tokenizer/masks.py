@@ -145,7 +145,7 @@ class _Seen:
         place = self.place(*REASONING)
         if place is None:
             raise _unknown(self._number, "reasoning")
-        if not is_block:  # The end of the header belongs to the content.
+        if not is_block:  # Text that also ends the header belongs to the content.
             between = between[: len(between) - num_shared(between[::-1], header[::-1])]
         _, end = place
         return [(first, end + num_shared(between, self._text[end:]))]
@@ -173,7 +173,7 @@ class _Seen:
         last, tail = num_shared(text, bare), num_shared(text[::-1], bare[::-1])
         first, added = len(bare) - tail, len(text) - len(bare)
         said, at = place
-        if last < first:  # The end of the message is another one, too.
+        if last < first:  # Without calls, the message has another end.
             return [(min(last, at), len(text) - tail)]
         if said >= first + added:  # The content follows.
             at = said - added

@@ -189,7 +189,7 @@ def _from_ranks(
         )
     ranks = parse_ranks(data, name)
     if encoding is None or len(ranks) > min(encoding.special_tokens.values()):
-        # Another vocabulary with the same rules, which many have.
+        # Many vocabularies have the rules of an encoding, with other special tokens.
         encoding = Encoding(
             pattern_of(pattern or "") if encoding is None else encoding.pattern, {}
         )

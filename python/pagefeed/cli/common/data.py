@@ -238,7 +238,7 @@ def make_sound_loader(
     """Return a loader of the readable files, and the damage in the others."""
     made, damage = open_run(options, sound=sound)
     if isinstance(made, AnyLoader):
-        # Functions that need more than any loader has refuse it, by what they need.
+        # It may be a TextLoader: functions that need a Loader refuse it.
         return cast("Loader", made), damage
     if options.eos is None and made.tokenizer is not None:
         options.eos = made.tokenizer.eos

@@ -212,7 +212,7 @@ class TokenFeed(EngineFeed):
             self._fields = settings.fields.also(BORDERS)
         self._length = run.index.length
         self.sources = [data.index for data in run.datasets]
-        # Most are: what each batch takes is then short.
+        # Most feeds are plain: then each batch takes a short path.
         self._is_plain = not (
             self._aligned.columns
             or settings.context_parallel

@@ -358,7 +358,7 @@ class RunView(AnyView):
         """Begin a loop."""
         self._check_learned()
         state = self.position.left
-        if num_workers == 1:  # Others may have steps left where one has none.
+        if num_workers == 1:  # Only some of several workers may have steps left.
             state = self.run.going_on(state)
             self.run.check_steps(state)
         return self._start(state, worker, num_workers)

@@ -168,7 +168,7 @@ class Starts:
             at = int(wrong[0])
             raise InternalError(
                 f"items {begin[at]} to {end[at]} end at unit {ends[behind[at] - 1]}, "
-                f"the sums kept say {self._kept[last[at]]}: the blocks changed"
+                f"the stored sums say {self._kept[last[at]]}: the blocks changed"
             )
         return items, ends - sizes, ends
 

@@ -220,8 +220,8 @@ class LoaderState:
         before = state["ended"]
         if not isinstance(before, Mapping) or "ended" in before:
             raise StateMismatchError(
-                f"ended={before!r:.60} must be what differs in a state at the end of "
-                "the iteration before; expected what state_dict() returned"
+                f"ended={before!r:.60} must be a dict: what differs at the end of the "
+                "iteration before; load what state_dict() returned, unchanged"
             )
         kept = {
             name: value

@@ -173,7 +173,7 @@ def _names(
     state: Mapping[str, Any], tensors: Iterable[str] | None, vocab_size: int
 ) -> list[str]:
     if tensors is None:
-        # Other layers may end alike; what has a row for each token is meant.
+        # Names of other layers may end alike; only embeddings have a row for a token.
         names = [
             name
             for name, values in state.items()
@@ -181,8 +181,8 @@ def _names(
         ]
         if not names:
             raise InvalidArgumentError(
-                f"no tensor with {vocab_size:,} rows or more is called as an embedding "
-                f"or head: name them, tensors=[...]; there are {[*state][:8]}"
+                f"no tensor with {vocab_size:,} rows or more is named like an "
+                f"embedding or head: name them, tensors=[...]; there are {[*state][:8]}"
             )
         return names
     names = list(check_columns(tensors, "tensors"))

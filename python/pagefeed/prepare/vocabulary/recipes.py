@@ -145,7 +145,7 @@ def _characters(settings: TrainingSettings, texts: Iterable[str]) -> str:
     content = json.loads(tokenizer.to_str())
     model = content["model"]
     learned = sorted(model["vocab"], key=model["vocab"].__getitem__)[len(special) :]
-    # A text may hold what bytes are called: no merge makes one of their tokens.
+    # A text may hold the name of a byte token: no merge may make such a token.
     merges = [
         (left, right)
         for left, right in model["merges"]
@@ -182,8 +182,8 @@ def _wordpiece(settings: TrainingSettings, texts: Iterable[str]) -> str:
             counts[letter] += count
     letters = letters_of(counts, settings.coverage)
     inner = {letter for word in words for letter in word[1:]}.intersection(letters)
-    # Given ahead and in order: else they are numbered as a hash of words has it, and
-    # which of two pairs that are as frequent comes first depends on that.
+    # Give them in order: otherwise a hash of words numbers them, and these numbers
+    # decide between pairs that are equally frequent.
     first_tokens = [
         *settings.special_tokens,
         *letters,

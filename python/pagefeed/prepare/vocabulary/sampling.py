@@ -108,9 +108,9 @@ class TextSample:
     def _drawn(self, name: str) -> Iterator[tuple[str, int]]:
         """Yield the texts drawn of a source, with the bytes of each."""
         size, wanted = self._sizes[name], self._wanted[name]
-        # All of it where that is about what it has.
+        # Take the whole source if the wanted size is about its size.
         most = math.inf if abs(wanted - size) <= ROUNDING * wanted else wanted
-        # A source that is to weigh more than it has comes again and again.
+        # Repeat a source that is smaller than its wanted size.
         is_repeated = wanted > size * (1 + ROUNDING) > 0
         return up_to(self._texts(name, None if is_repeated else 1), most)
 
@@ -340,7 +340,7 @@ def _by_value(dataset: ParquetDataset, column: str) -> dict[str, ParquetDataset]
         )
     if not values:
         return {f"{column} is null": dataset}
-    # Between neighbouring values there is no other: a tier for each, from one pass.
+    # The edges are all values, so each tier has one value; one pass finds all tiers.
     _, *tiers = dataset.tiers(column, edges=values).items()
     names = [*map(str, values), *(name for name, _ in tiers[len(values) :])]
     return {

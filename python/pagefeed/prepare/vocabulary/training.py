@@ -252,7 +252,7 @@ def _kind(model: Kind, units: str) -> str:
         return model
     if model != "bpe":
         raise InvalidArgumentError(
-            f"units={units!r} is for model='bpe': {model} is of characters anyway"
+            f"units={units!r} is for model='bpe': {model} always works on characters"
         )
     return CHARACTERS
 
