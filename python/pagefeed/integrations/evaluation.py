@@ -173,7 +173,7 @@ def measured(
     """Return what ``compute_loss`` does, and add the loss to ``means``."""
     del num_items_in_batch
     labels = inputs.get("labels")
-    # Outputs only where needed: SFTTrainer runs the model once more for them.
+    # Ask for outputs only if needed: SFTTrainer runs the model again for them.
     asked = return_outputs or means.needs_logits
     computed = compute_loss(model, inputs, return_outputs=asked)
     loss, outputs = computed if asked else (computed, None)
