@@ -20,6 +20,7 @@ TESTED = {
     "ray": "2.60.0",
     "torchtitan": "0.3.0",
     "transformers": "5.24.0",
+    "verl": "0.9.1",
 }
 """The newest tested release of each framework."""
 

@@ -106,6 +106,8 @@ class PromptQueue:
         check_whole(max_in_flight, "max_in_flight", least=1, most=MOST_IN_FLIGHT)
         self.max_in_flight = max_in_flight
         """Most tickets in flight."""
+        self.epochs = epochs
+        """Passes over each dataset; None without end."""
         self._curriculum = _checked(curriculum or Curriculum([], [1.0]))
         settings = {"shuffle": shuffle, "memory": memory, "num_threads": num_threads}
         mixture = mix(data) if isinstance(data, Mapping) else None
@@ -406,7 +408,7 @@ class PromptQueue:
             InvalidArgumentError: If two replicas differ.
         """
         with self._lock:
-            facts = [self.state_dict(), self.max_in_flight, self._given["epochs"]]
+            facts = [self.state_dict(), self.max_in_flight, self.epochs]
             digest = derive_key(0, json.dumps(facts, sort_keys=True)).hex()
             lives = gather_from(group)((digest, self._out.life))
             for process, (other, life) in enumerate(lives):
