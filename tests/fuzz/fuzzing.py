@@ -46,7 +46,9 @@ def subject_case(
         path.write_bytes(data if one == damaged else sound)
     is_cut = kind.endswith("cut") and subject.has_end and data != subject.files[damaged]
     job = {"read": [subject.read], "folder": str(folder), "is_cut": is_cut}
-    job["is_sound"] = draw is None
+    job |= {"is_sound": draw is None, "damage": kind}
+    if draw is not None:
+        job["draw"] = draw.random()
     return Case(f"{name}-{kind}", folder / damaged, data, {**job, **subject.options})
 
 

@@ -4,6 +4,8 @@ Each takes a job and returns whether it found nothing wrong.
 """
 
 import functools
+import gc
+import random
 import shutil
 from itertools import islice
 from pathlib import Path
@@ -14,6 +16,7 @@ import pyarrow.parquet as pq
 from saved_files import digest_of, shared_digest_of
 
 import pagefeed as pf
+from made.changed_indexes import numbers_changed
 from made.chats import CHATS
 from made.flat_files import opened
 from made.tokenizers_made import TEXTS, tokenizer_json
@@ -61,14 +64,19 @@ def batches(job: Job) -> bool:
 
 def saved(job: Job) -> bool:
     """By way of a cache folder with a damaged file: what is read stays the same."""
-    if digest_of(job["folder"]) != job["digest"]:
+    if digest_of(job["folder"], job["kind"], job["corpus"]) != job["digest"]:
         raise AssertionError("other batches than those of a sound cache folder")
     return True
 
 
 def sealed(job: Job) -> bool:
     """By way of a cache folder that was changed and sealed anew, by its owner."""
-    return bool(digest_of(job["folder"]))
+    if job["damage"] == "numbers":
+        numbers_changed(Path(job["folder"]), random.Random(job["draw"]))
+    try:
+        return bool(digest_of(job["folder"], job["kind"], job["corpus"]))
+    finally:
+        gc.collect()  # Costs of a run are kept for others of this process.
 
 
 def shared(job: Job) -> bool:

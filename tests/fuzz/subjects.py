@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.feather
-from saved_files import saved, shared
+from saved_files import KINDS, saved, shared, write_corpus
 
 import pagefeed as pf
 from made import chats, flat_files
@@ -211,26 +211,37 @@ def _tokenizer_subjects() -> dict[str, Subject]:
     return made
 
 
-def subjects() -> dict[str, Subject]:
-    """All, by their names."""
-    cache, digest = saved()
+def _cache_subjects(kind: str, corpus: str) -> dict[str, Subject]:
+    """Cache folders of a kind: damaged, or changed by their owner and sealed anew."""
+    cache, digest = saved(kind, corpus)
     whole = sorted(cache.values())
 
     def another(_data: bytes, draw: random.Random) -> bytes:
         """A whole file, sound by itself, in the wrong place."""
         return draw.choice(whole)
 
+    options = {"kind": kind, "corpus": corpus, "digest": digest}
+    of_arrays = {"sealed": arrays_changed, "numbers": lambda data, _: data}
+    of_files: dict[str, Mapping[str, Damage]] = {one: {} for one in cache}
+    for name in cache:
+        if name.endswith("-index"):
+            of_files[name] = {"sealed": index_changed}
+        elif name.endswith("about.json"):
+            of_files[name] = of_arrays
     damages = BINARY | {"another": another}
-    of_cache = Subject("saved", cache, damages, options={"digest": digest})
-    of_kind: dict[str, Mapping[str, Damage]] = {one: {} for one in cache}
-    of_kind |= {
-        name: {"sealed": index_changed}
-        if name.endswith("-index")
-        else {"sealed": arrays_changed}
-        for name in cache
-        if name.endswith(("-index", "about.json"))
+    return {
+        f"saved {kind}": Subject("saved", cache, damages, options=options),
+        f"sealed {kind}": Subject("sealed", cache, {}, of_files, options=options),
     }
-    sealed = Subject("sealed", cache, {}, of_kind)
+
+
+def subjects() -> dict[str, Subject]:
+    """All, by their names."""
+    caches: dict[str, Subject] = {}
+    with_own = Path(tempfile.mkdtemp(prefix="pagefeed-corpus-"))
+    write_corpus(with_own)
+    for kind in KINDS:
+        caches |= _cache_subjects(kind, f"{with_own}")
     corpus = Path(tempfile.mkdtemp(prefix="pagefeed-corpus-"))
     index, digest = shared(corpus)
     of_others = Subject(
@@ -243,7 +254,6 @@ def subjects() -> dict[str, Subject]:
         **_text_subjects(),
         **_flat_subjects(),
         **_tokenizer_subjects(),
-        "saved": of_cache,
-        "sealed": sealed,
+        **caches,
         "shared": of_others,
     }

@@ -8,8 +8,10 @@ import re
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 HEAD = 16 << 10
@@ -82,8 +84,8 @@ def entry_changed(columns: Columns, draw: random.Random) -> None:
 def index_changed(data: bytes, draw: random.Random) -> bytes:
     """An index, as in a cache folder, with another entry or byte; it is sealed anew."""
     if draw.random() < 0.8:
-        # Other changes have no number of its type, or columns of other lengths.
-        with suppress(pa.ArrowException, OverflowError):
+        # Other changes do not fit its type, or what was changed before is no index.
+        with suppress(Exception):
             return changed(data, lambda columns: entry_changed(columns, draw))
     at = draw.randrange(8, len(data) - 10)
     return sealed(data[:at] + bytes([draw.randrange(256)]) + data[at + 1 :])
@@ -107,5 +109,31 @@ def arrays_changed(data: bytes, draw: random.Random) -> bytes:
         inside = inside[name]
         name = draw.choice(sorted(inside))
     inside[name] = draw.choice([*ODD, *NAMES, -1, None, [], {}, [1.5], inside[name]])
+    return _described(content)
+
+
+def numbers_changed(cache: Path, draw: random.Random) -> None:
+    """Change a number of the arrays in a cache folder, and seal them anew."""
+    abouts = sorted(cache.rglob("about.json"))
+    about = draw.choice(abouts)
+    content = json.loads(about.read_bytes())["content"]
+    numbers = np.fromfile(about.parent / "numbers", np.int64)
+    if not len(numbers):
+        return
+    view = numbers.view(draw.choice([np.int64, np.int64, np.uint32, np.float32]))
+    at = draw.randrange(len(view))
+    old = view[at].item()
+    near = [old + 1, old - 1, 2 * old, -old, draw.choice(view.tolist())]
+    with suppress(OverflowError):  # Others do not fit.
+        view[at] = draw.choice([*near, *near, *ODD, -1])
+    content["checksums"] = [
+        zlib.crc32(numbers[begin : begin + (1 << 17)].data)
+        for begin in range(0, len(numbers), 1 << 17)
+    ]
+    numbers.tofile(about.parent / "numbers")
+    about.write_bytes(_described(content))
+
+
+def _described(content: Any) -> bytes:
     text = json.dumps(content)
     return f'{{"checksum": {zlib.crc32(text.encode())}, "content": {text}}}'.encode()
