@@ -8,11 +8,18 @@ from typing import Any
 
 from pagefeed import _core
 from pagefeed.core.storage import Storage
-from pagefeed.errors import ColumnNotFoundError, UnsupportedError
+from pagefeed.errors import (
+    ColumnNotFoundError,
+    LimitExceededError,
+    UnsupportedError,
+    shown_path,
+)
 from pagefeed.selection.table_columns import Naming
 
 BATCH_BYTES = 1 << 30
 """Bytes of the values that are decoded at once, about."""
+MOST_WHOLE = 4 << 30
+"""Bytes of the values of columns that are decoded whole, at most."""
 _FETCHED_BYTES = 1 << 20
 """Bytes of a remote column chunk, at most, that is looked at: it is fetched twice."""
 
@@ -46,6 +53,34 @@ def rows_at_once(
             than its bytes can hold.
         CorruptFileError: If a dictionary or page contradicts itself.
     """
+    every, largest = _bytes_of(storage, path, columns, groups, naming)
+    return most if every <= BATCH_BYTES else max(1, min(most, BATCH_BYTES // largest))
+
+
+def check_whole(
+    storage: Storage, path: str, columns: Sequence[str], groups: Sequence[int]
+) -> None:
+    """Refuse columns that are decoded whole, if they are too large in row groups.
+
+    Raises:
+        LimitExceededError: Naming the bytes that they decode to; or as `rows_at_once`.
+    """
+    every, _ = _bytes_of(storage, path, columns, groups)
+    if every > MOST_WHOLE:
+        raise LimitExceededError(
+            f"{shown_path(path)}: {', '.join(columns)} decode to {every:,} bytes, and "
+            f"{MOST_WHOLE:,} are read at most of a file that describes a table"
+        ).at(file=path)
+
+
+def _bytes_of(
+    storage: Storage,
+    path: str,
+    columns: Iterable[str],
+    groups: Sequence[int],
+    naming: Naming | None = None,
+) -> tuple[int, int]:
+    """Return the bytes of the values of columns, and those of the largest rows."""
     every = largest = 0
     for column in columns:
         # pyarrow reads more types; what a table adds is in no file.
@@ -59,4 +94,4 @@ def rows_at_once(
                 storage=storage.handle,
             )
             every, largest = every + whole, largest + of_row
-    return most if every <= BATCH_BYTES else max(1, min(most, BATCH_BYTES // largest))
+    return every, largest

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import bz2
 import re
 import struct
 import zlib
 from collections.abc import Sequence
 from typing import Any
 
-from pagefeed.errors import CorruptFileError, UnsupportedError
+from pagefeed.errors import (
+    CorruptFileError,
+    LimitExceededError,
+    UnsupportedError,
+    shown_path,
+)
+from pagefeed.parsing import check_small
 
 MALFORMED = (
     *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError),
@@ -18,6 +25,8 @@ MALFORMED = (
 """Errors of pyiceberg for metadata that are not as they should be."""
 
 
+MOST_BYTES = 1 << 30
+"""Bytes that the blocks of a file may hold together; writers end one at 8 MB."""
 MOST_HEADER = 1 << 20
 """Bytes of a file that hold its schema."""
 _NULLABLE_ENTRIES = re.compile(
@@ -44,6 +53,43 @@ class _Stored:
         return BufferReader(self._stored)
 
 
+class _Decompressor:
+    """Decompresses the blocks of a file, until they are too much together."""
+
+    def __init__(self, codec: str, own: Any, path: str) -> None:
+        self._codec, self._own = codec, own
+        self._left, self._path = MOST_BYTES, path
+
+    def decompress(self, stored: bytes) -> bytes:
+        """Return the bytes of a block.
+
+        Raises:
+            LimitExceededError: If the blocks so far are more than a file may have.
+        """
+        most, stream = self._left + 1, None
+        if self._codec == "deflate":
+            stream = zlib.decompressobj(-15)
+        elif self._codec == "bzip2":
+            stream = bz2.BZ2Decompressor()
+        if stream is not None:
+            data = stream.decompress(stored, most)
+        elif self._codec == "zstandard":
+            from zstandard import ZstdDecompressor
+
+            data = ZstdDecompressor().stream_reader(stored).read(most)
+        else:  # Snappy makes 21 bytes of one, at most.
+            data = self._own.decompress(stored)
+        self._left -= len(data)
+        if self._left < 0:
+            raise LimitExceededError(
+                f"{shown_path(self._path)}: its blocks hold more than {MOST_BYTES:,} "
+                "bytes when they are decompressed"
+            ).at(file=self._path)
+        if stream is not None and not stream.eof:
+            raise ValueError("a block ends too early")
+        return data
+
+
 def records_of(
     io: Any, path: str, fields: Sequence[Any], structs: Sequence[int] = ()
 ) -> list[list[Any]]:
@@ -66,15 +112,24 @@ def records_of(
     from pyiceberg.exceptions import ResolveError
     from pyiceberg.schema import Schema
 
-    with io.new_input(path).open() as file:
+    source = io.new_input(path)
+    check_small(path, len(source))
+    with source.open() as file:
         stored = file.read()
     kinds = dict.fromkeys((-1, *structs), _Record)
     try:
         with AvroFile[Any](_Stored(stored), Schema(*fields), kinds) as reader:  # type: ignore[arg-type]
+            if own := reader.header.compression_codec():
+                codec = _Decompressor(
+                    reader.header.meta.get("avro.codec", ""), own, path
+                )
+                vars(reader.header)["compression_codec"] = lambda: codec
             records: list[list[Any]] = [*reader]
         # It takes an end in the middle of a block for the end of the file.
         is_whole = reader.decoder.tell() == len(stored)
         is_whole &= stored.endswith(reader.header.sync)
+    except LimitExceededError:
+        raise
     except (ResolveError, *MALFORMED) as problem:
         if _NULLABLE_ENTRIES.search(stored[:MOST_HEADER]):
             raise UnsupportedError(

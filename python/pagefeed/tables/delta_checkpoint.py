@@ -10,9 +10,10 @@ from typing import Any
 
 from pagefeed.core._base import in_order
 from pagefeed.core.storage import Storage, is_url, located_exactly
-from pagefeed.errors import CorruptFileError
+from pagefeed.errors import CorruptFileError, LimitExceededError
 from pagefeed.parsing import json_value, parsing
 from pagefeed.remote import StorageOptions
+from pagefeed.selection import check_whole
 from pagefeed.tables.snapshot import readers_of
 
 CHECKPOINT = re.compile(
@@ -92,7 +93,12 @@ def _rows(storage: Storage, path: str) -> list[dict[str, Any]]:
             lines = storage.read_all(path).splitlines()
             return [json_value(line, path) for line in lines if line]
         file = parquet.ParquetFile(storage.open_arrow(path))
+        leaves = [file.schema.column(leaf).path for leaf in range(len(file.schema))]
+        used = [leaf for leaf in leaves if leaf.startswith(tuple(COLUMNS))]
+        check_whole(storage, path, used, range(file.num_row_groups))
         rows: list[dict[str, Any]] = file.read(columns=COLUMNS).to_pylist()
+    except LimitExceededError:
+        raise
     except (ArrowException, ValueError) as problem:
         raise CorruptFileError(f"{path}: {problem}").at(file=path) from None
     return rows

@@ -11,7 +11,8 @@ import numpy as np
 
 from pagefeed.core._base import Int64Array, in_order
 from pagefeed.core.storage import Storage
-from pagefeed.errors import CorruptFileError
+from pagefeed.errors import CorruptFileError, LimitExceededError
+from pagefeed.selection import check_whole, rows_at_once
 from pagefeed.tables.deletion_vector import ranges_of_file, rows_of_vector
 from pagefeed.tables.manifests import LiveFile, LiveFiles
 from pagefeed.tables.snapshot import path_of, readers_of
@@ -74,12 +75,19 @@ def _rows_of_list(storage: Storage, deletes: LiveFile) -> dict[str, Int64Array]:
     import pyarrow as pa
     from pyarrow import compute, parquet
 
-    stored = storage.read(path_of(deletes.path), 0, deletes.size)
+    path = path_of(deletes.path)
+    stored = storage.read(path, 0, deletes.size)
     try:
-        # Files are read on threads already: those of pyarrow take ten times as long.
-        deletions = parquet.ParquetFile(pa.BufferReader(stored)).read(
-            ["file_path", "pos"], use_threads=False
+        file = parquet.ParquetFile(
+            pa.BufferReader(stored), read_dictionary=["file_path"]
         )
+        groups = range(file.num_row_groups)
+        check_whole(storage, path, ["pos"], groups)
+        at_once = rows_at_once(storage, path, ["file_path"], groups, 1 << 20)
+        # Files are read on threads already: those of pyarrow take ten times as long.
+        names_of = ["file_path", "pos"]
+        batches = [*file.iter_batches(at_once, columns=names_of, use_threads=False)]
+        deletions = pa.Table.from_batches(batches) if batches else file.read(names_of)
         count = len(deletions)
         # A row that names no file deletes nothing.
         deletions = deletions.filter(compute.is_valid(deletions["file_path"]))
@@ -87,6 +95,8 @@ def _rows_of_list(storage: Storage, deletes: LiveFile) -> dict[str, Int64Array]:
         rows = np.asarray(deletions["pos"].combine_chunks(), dtype=np.int64)
         file = np.asarray(paths.indices, dtype=np.int64)
         names = paths.dictionary.to_pylist()
+    except LimitExceededError:
+        raise
     except (pa.ArrowException, KeyError, TypeError, ValueError) as problem:
         raise _damaged(deletes, str(problem)) from None
     if count < deletes.num_rows:
