@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -47,6 +48,13 @@ class FlatFormat(ABC):
     @abstractmethod
     def read(self, storage: Storage, path: str) -> FlatFile:
         """Find the tokens and documents of a file."""
+
+    def read_each(
+        self, storage: Storage, paths: Sequence[str]
+    ) -> Iterator[tuple[FlatFile, bytes]]:
+        """Find the tokens and documents of several files, and their digests."""
+        for path in paths:
+            yield self.read(storage, path), self.digest(storage, path)
 
     def digest(self, storage: Storage, path: str) -> bytes:
         """Return 16 bytes that differ between files with different contents."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pagefeed import _core
-from pagefeed.core._base import in_order
+from pagefeed.core._base import in_order, num_processors
 from pagefeed.core.dataset import Recipe
 from pagefeed.core.storage import Storage
 from pagefeed.errors import DataError
@@ -17,6 +17,8 @@ from pagefeed.flat.flat_file import FlatFormat, Records, unsupported
 from pagefeed.flat.pages import FilePages
 
 VERSION = 2
+_MOST_AT_ONCE = 64
+"""Files that a thread reads one after the other: small ones take less than a task."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,18 +40,25 @@ class FlatRecipe(Recipe):
 
     def build(self, num_threads: int, advance: Callable[[int], object]) -> _core.Index:  # noqa: ARG002
         """Read where documents begin; a file without documents is one."""
-        storage = self.storage
+        storage, files = self.storage, self.files
+        at_once = max(1, min(_MOST_AT_ONCE, len(files) // (4 * num_processors())))
 
-        def read(path: str) -> tuple[Records, FilePages, bytes]:
+        def read(first: int) -> list[tuple[Records, FilePages, bytes]]:
+            paths, found = files[first : first + at_once], []
             try:
-                records, pages = self.format.read(storage, path)
-                contents = self.format.digest(storage, path)
+                for (records, pages), contents in self.format.read_each(storage, paths):
+                    identity = self._identity(records, pages, contents)
+                    found.append((records, pages, identity))
             except DataError as error:
-                error.file = error.file or path
+                error.file = error.file or paths[len(found)]
                 raise
-            return records, pages, self._identity(records, pages, contents)
+            return found
 
-        read_files = in_order(read, self.files, taken=lambda _: advance(1))
+        parts = in_order(read, range(0, len(files), at_once))
+        read_files = []
+        for part in parts:
+            read_files += part
+            advance(len(part))
         records, pages, identities = zip(*read_files, strict=True)
         self._check_same(records)
         columns = [np.concatenate(arrays) for arrays in zip(*pages, strict=True)]

@@ -28,7 +28,7 @@ from pagefeed.flat.flat_file import (
     token_dtype,
     unsupported,
 )
-from pagefeed.flat.pages import document_pages, joined_pages
+from pagefeed.flat.pages import document_pages, joined_pages, steps
 from pagefeed.flat.stream_manifest import (
     DOCUMENTS,
     INDEX,
@@ -36,6 +36,7 @@ from pagefeed.flat.stream_manifest import (
     PAYLOADS,
     TOKEN,
     TOKENS,
+    StreamManifest,
     check_shards,
     read_manifest,
     shard_base,
@@ -87,6 +88,25 @@ class StreamFormat(FlatFormat):
             return (f"{_shard_of(path)[0]}/{MANIFEST}",)
         return (_beside(path, INDEX),) if path.endswith(PAYLOADS) else ()
 
+    def read_each(
+        self, storage: Storage, paths: Sequence[str]
+    ) -> Iterator[tuple[FlatFile, bytes]]:
+        """Find the documents of shards; their manifest is read once."""
+        if not self.has_manifest:
+            yield from FlatFormat.read_each(self, storage, paths)
+            return
+        folders = {_shard_of(path)[0] for path in paths}
+        manifests = {folder: read_manifest(storage, folder) for folder in folders}
+        for path in paths:
+            folder, number = _shard_of(path)
+            manifest = manifests[folder]
+            num_bytes, of_borders, *_ = _checked_sizes(storage, path, manifest, number)
+            count = num_bytes // self.records.size
+            borders = _beside(path, DOCUMENTS)
+            lengths = _lengths(storage, borders, of_borders, 1, count)
+            pages = document_pages(0, lengths, self.records.size)
+            yield (self.records, pages), bytes.fromhex(manifest.digests[number])
+
     def digest(self, storage: Storage, path: str) -> bytes:
         """Return a digest of samples, which the manifest keeps."""
         if self.has_manifest:
@@ -96,10 +116,8 @@ class StreamFormat(FlatFormat):
 
     def read(self, storage: Storage, path: str) -> FlatFile:
         """Find the documents."""
-        size = self.records.size
-        if self.has_manifest:
-            num_bytes, *_ = _checked_sizes(storage, path)
-        elif (num_bytes := storage.size(path)) % size:
+        size, num_bytes = self.records.size, storage.size(path)
+        if num_bytes % size:
             raise corrupt(
                 path,
                 f"{num_bytes:,} bytes are not a whole number of records of {size}: it "
@@ -111,9 +129,8 @@ class StreamFormat(FlatFormat):
         if self.document is not None:
             lengths = self._changes(storage, path, self.document, count)
         else:
-            borders = INDEX if path.endswith(PAYLOADS) else DOCUMENTS
-            unit = size if borders == INDEX else 1
-            lengths = _lengths(storage, _beside(path, borders), unit, count)
+            borders = _beside(path, INDEX)
+            lengths = _lengths(storage, borders, storage.size(borders), size, count)
         return self.records, document_pages(0, lengths, size)
 
     def _changes(
@@ -148,20 +165,20 @@ def _shard_of(path: str) -> tuple[str, int]:
     return folder, int(_beside(name, ""))
 
 
-def _checked_sizes(storage: Storage, path: str) -> list[int]:
+def _checked_sizes(
+    storage: Storage, path: str, manifest: StreamManifest, number: int
+) -> list[int]:
     """Return the bytes of the files of a shard, which are those in the manifest.
 
     Raises:
         CorruptFileError: If one differs.
     """
-    folder, number = _shard_of(path)
-    manifest = read_manifest(storage, folder)
     sizes = manifest.sizes[number]
-    for suffix, size in zip(manifest.suffixes, sizes, strict=True):
-        num_bytes = storage.size(_beside(path, suffix))
+    files = [_beside(path, suffix) for suffix in manifest.suffixes]
+    for file, size, num_bytes in zip(files, sizes, storage.sizes(files), strict=True):
         if num_bytes != size:
             raise corrupt(
-                _beside(path, suffix),
+                file,
                 f"has {num_bytes:,} bytes, its manifest promises {size:,}: it is "
                 "truncated, or of another shard",
             )
@@ -169,19 +186,20 @@ def _checked_sizes(storage: Storage, path: str) -> list[int]:
 
 
 def _lengths(
-    storage: Storage, path: str, unit: int, count: int
+    storage: Storage, path: str, num_bytes: int, unit: int, count: int
 ) -> Iterator[Int64Array]:
     """Yield the lengths of documents by their borders, in units of some bytes."""
-    last, num_bytes = 0, storage.size(path)
+    last = 0
     num_borders = num_bytes // 8
     for first in range(0, num_borders, _AT_ONCE):
         stop = min(num_borders, first + _AT_ONCE)
         borders = storage.numbers(path, "<i8", 8 * first, stop - first)
-        lengths = np.diff(borders, prepend=np.int64(last))
-        if (lengths < 0).any() or (first == 0 and borders[0]) or (lengths % unit).any():
+        lengths = steps(borders, last)
+        odd = unit > 1 and (lengths % unit).any()
+        if odd or lengths.min() < 0 or (first == 0 and borders[0]):
             raise corrupt(path, f"borders must rise, from 0 on, by multiples of {unit}")
         last = int(borders[-1])
-        yield lengths[first == 0 :] // unit
+        yield lengths[first == 0 :] // unit if unit > 1 else lengths[first == 0 :]
     if num_bytes % 8 or not num_borders or last != count * unit:
         raise corrupt(
             path,

@@ -127,11 +127,12 @@ def expanded(path: str, suffixes: tuple[str, ...]) -> Iterator[str]:
     if os.path.isfile(path):
         yield os.path.abspath(path)
     elif Path(path).is_dir():
-        yield from _listed(path, _folder(Path(path), suffixes), suffixes)
+        yield from _listed(path, _folder(os.path.abspath(path), suffixes), suffixes)
     elif glob.has_magic(path):
         matched = glob.iglob(path, recursive=True)
         if "**" not in path:  # Which matches what is in folders, too.
             matched = _with_folders(matched, suffixes)
+        matched = (name for name in map(os.path.abspath, matched) if _is_file(name))
         files = _listed(path, matched, suffixes)
         for folder in {os.path.dirname(file): None for file in files}:
             check_finished(
@@ -193,17 +194,22 @@ def check_finished(folder: str, *, is_begun: bool, is_ended: bool) -> None:
         ).at(file=folder)
 
 
-def _folder(folder: Path, suffixes: tuple[str, ...]) -> Iterator[str]:
-    for directory, names, files in os.walk(folder, followlinks=True):
-        if SHARED_INDEX in names:
-            tell_of_index(directory)
-        check_finished(
-            directory, is_begun=UNFINISHED in names, is_ended=MANIFEST in files
-        )
-        names[:] = [name for name in names if not is_hidden(name)]
-        for file in files:
-            if file.endswith(suffixes):
-                yield os.path.join(directory, file)
+def _folder(folder: str, suffixes: tuple[str, ...]) -> Iterator[str]:
+    """Yield the files in a folder and below; links are followed."""
+    try:
+        with os.scandir(folder) as entries:
+            inside = {entry.name: entry for entry in entries}
+    except OSError:
+        return
+    if SHARED_INDEX in inside and inside[SHARED_INDEX].is_dir():
+        tell_of_index(folder)
+    check_finished(folder, is_begun=UNFINISHED in inside, is_ended=MANIFEST in inside)
+    for name, entry in inside.items():
+        if not is_hidden(name):
+            if name.endswith(suffixes) and entry.is_file():
+                yield entry.path
+            elif entry.is_dir():
+                yield from _folder(entry.path, suffixes)
 
 
 def _with_folders(names: Iterable[str], suffixes: tuple[str, ...]) -> Iterator[str]:
@@ -211,18 +217,18 @@ def _with_folders(names: Iterable[str], suffixes: tuple[str, ...]) -> Iterator[s
         if not os.path.isdir(name):
             yield name
         elif not is_hidden(os.path.basename(name.rstrip("/"))):
-            yield from _folder(Path(name), suffixes)
+            yield from _folder(os.path.abspath(name), suffixes)
 
 
 def _listed(path: str, listed: Iterable[str], suffixes: tuple[str, ...]) -> list[str]:
-    files = sorted(
-        os.path.abspath(file)
-        for file in listed
-        if not is_hidden(os.path.basename(file)) and os.path.isfile(file)
-    )
+    files = sorted(listed)
     if not files:
         raise nothing_listed(path, suffixes)
     return files
+
+
+def _is_file(path: str) -> bool:
+    return not is_hidden(os.path.basename(path)) and os.path.isfile(path)
 
 
 def nothing_listed(path: str, suffixes: tuple[str, ...]) -> MissingFileError:

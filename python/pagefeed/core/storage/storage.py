@@ -104,6 +104,14 @@ class Storage:
         with _reading(file):
             return os.stat(file).st_size
 
+    def sizes(self, files: Iterable[str]) -> list[int]:
+        """Return the bytes of each of many local files."""
+        try:
+            return [os.stat(file).st_size for file in files]
+        except OSError as problem:
+            with _reading(problem.filename):
+                raise
+
     def read(self, file: str, begin: int, end: int) -> bytes:
         """Read bytes ``[begin, end)`` of a file, which must have them.
 
