@@ -1,13 +1,18 @@
 """Buckets of the hub: no commits, so that the hashes of their files tell of changes."""
 
 import json
+import random
 import shutil
+import traceback
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
 from made.numbered import numbered_loader
+from made.tokenizers_made import tokenizer_json
 from pagefeed.errors import (
     AccessDeniedError,
     FileAccessError,
@@ -15,7 +20,7 @@ from pagefeed.errors import (
     MissingFileError,
     StaleFileError,
 )
-from pagefeed.remote import write_index
+from pagefeed.remote import output_folder, write_index
 from servers.web_servers import TOKEN, Cdn, Hub, as_json, running
 
 FOLDER = "hf://buckets/owner/name/tokens"
@@ -34,6 +39,14 @@ def hub(place):
     hub = Hub(place, cdn)
     with running(cdn, hub):
         yield hub
+
+
+@pytest.fixture
+def uploads(monkeypatch, tmp_path):
+    """The hub's library as it is, with a cache of its own."""
+    pytest.importorskip("huggingface_hub", minversion="1.5")
+    pytest.importorskip("hf_xet")
+    monkeypatch.setenv("HF_XET_CACHE", f"{tmp_path}/xet")
 
 
 def options(hub, **others):
@@ -130,12 +143,64 @@ def test_an_index_that_all_nodes_share(hub, tmp_path):
     assert not any("/api/" in path for _, path, _ in hub.asked)
 
 
-def test_writing_is_refused_with_what_to_do(hub):
-    settings = options(hub)
-    with pytest.raises(InvalidArgumentError, match="hf buckets sync"):
+@pytest.mark.usefixtures("uploads")
+def test_an_index_is_written_and_replaced_in_a_bucket(hub, place):
+    settings, folder = options(hub), f"{FOLDER}/_pagefeed"
+    expected = tokens_of(dataset(hub))
+    for force in (False, True):
         write_index(
-            FOLDER, f"{FOLDER}/_pagefeed", column="input_ids", storage_options=settings
+            FOLDER, folder, column="input_ids", storage_options=settings, force=force
         )
+        read = pf.parquet(
+            FOLDER, column="input_ids", index=folder, storage_options=settings
+        )
+        assert tokens_of(read) == expected
+        shutil.copy(place / "tokens" / "part-0.parquet", place / "tokens" / "z.parquet")
+        expected = tokens_of(dataset(hub))
+
+
+@pytest.mark.usefixtures("uploads")
+def test_texts_are_tokenized_into_a_bucket(hub, tmp_path):
+    texts = pa.table({"text": [f"text number {row}" for row in range(300)]})
+    pq.write_table(texts, tmp_path / "a.parquet", row_group_size=100)
+    (tmp_path / "tokenizer.json").write_text(tokenizer_json("gpt2"))
+    output = f"{FOLDER}-made"
+    for _ in range(2):  # The second finds all done.
+        report = pf.tokenize(
+            tmp_path / "a.parquet",
+            output,
+            column="text",
+            tokenizer=pf.Tokenizer(tmp_path / "tokenizer.json"),
+            shard_size="1KB",
+            storage_options=options(hub),
+        )
+    assert report.num_documents == 300
+    made = dataset(hub, output)
+    assert len(made) == 300
+    assert len(made.files) > 1
+
+
+@pytest.mark.usefixtures("uploads")
+@pytest.mark.parametrize("part", ["/xet-write-token", "/xorbs/", "/batch"])
+def test_a_write_that_is_refused_names_the_file_and_no_token(hub, part):
+    def refuse(handler):
+        if is_refused := part in handler.path:
+            handler.send(403, b"no")
+        return is_refused
+
+    hub.fault = refuse
+    out = output_folder(f"{FOLDER}/out", options(hub), "output")
+    with pytest.raises(FileAccessError, match=r"out/a\.json: the hub did not") as told:
+        out.write("a.json", random.Random(part).randbytes(5000))
+    shown = "".join(traceback.format_exception(told.value))
+    assert TOKEN not in shown
+    hub.fault = None
+    assert out.read("a.json") is None
+
+
+def test_datasets_of_the_hub_are_not_written(hub):
+    with pytest.raises(InvalidArgumentError, match="hf upload"):
+        output_folder("hf://datasets/owner/name/a", options(hub), "output")
 
 
 def test_what_is_no_bucket_is_refused(hub):

@@ -25,7 +25,11 @@ from pagefeed.errors import (
     InvalidArgumentError,
     MissingFileError,
 )
-from pagefeed.remote.options import StorageOptions, options_as_texts
+from pagefeed.remote.options import (
+    StorageOptions,
+    core_settings,
+    options_as_texts,
+)
 from pagefeed.remote.remote_storage import RemoteStorage
 from pagefeed.remote.writing import (
     FileWriter,
@@ -171,7 +175,7 @@ class OutputFolder:
         """Check that no other process took the folder over."""
 
 
-class _BucketFolder(OutputFolder):
+class BucketFolder(OutputFolder):
     """A folder of a bucket."""
 
     def __init__(self, url: str, storage: RemoteStorage) -> None:
@@ -183,17 +187,21 @@ class _BucketFolder(OutputFolder):
     def _handle(self) -> _core.Remote:
         return self.storage.remote
 
-    def writer(self, name: str) -> ObjectWriter:
+    def writer(self, name: str) -> FileWriter:
+        """Return a writer of a file, which replaces one of this name."""
         return ObjectWriter(self.path_of(name), self.storage)
 
     def read(self, name: str) -> bytes | None:
+        """Return the contents of a small file; None if it does not exist."""
         stored = self.read_version(name)  # One request.
         return None if stored is None else stored[0]
 
     def read_version(self, name: str) -> tuple[bytes, Version] | None:
+        """Return the contents and version of a file; None if it does not exist."""
         return self._handle.fetch(self.path_of(name))
 
     def replace(self, name: str, data: bytes, version: Version | None) -> bool:
+        """Write a small file on the condition of its version."""
         new = version is None
         done = self._handle.put(self.path_of(name), data, new=new, unchanged=version)
         return done is not None
@@ -202,11 +210,13 @@ class _BucketFolder(OutputFolder):
         """Do nothing: a bucket has room."""
 
     def names(self, below: str = "") -> list[str]:
+        """Return the sorted names of files and folders in the folder."""
         folder = f"{self.path_of(below)}/" if below else f"{self.path}/"
         listed = (url.removeprefix(folder) for url, _, _ in self._listed(folder))
         return sorted({name.partition("/")[0] for name in listed})
 
     def sizes(self) -> dict[str, int]:
+        """Return the bytes of each file in the folder, by name."""
         listed = self._listed(f"{self.path}/")
         size_of = {url.removeprefix(f"{self.path}/"): size for url, size, _ in listed}
         return {name: size for name, size in size_of.items() if "/" not in name}
@@ -218,6 +228,7 @@ class _BucketFolder(OutputFolder):
             return []
 
     def remove(self, names: Iterable[str], below: str = "") -> None:
+        """Remove files of a folder."""
         folder = self.path_of(below) if below else self.path
         urls = [f"{folder}/{name}" for name in names]
         for url in urls:
@@ -247,6 +258,7 @@ class _BucketFolder(OutputFolder):
         self.remove([lock])
 
     def check_claim(self) -> None:
+        """Check that no other process took the folder over."""
         if not self._token:
             return
         owner = self.read(self._owner)
@@ -350,11 +362,19 @@ def output_folder(
     """
     text, settings = plain_path(path, name), options_as_texts(options)
     if buckets and text.startswith(_BUCKETS):
-        return _BucketFolder(text.removesuffix("/"), RemoteStorage(settings))
+        return BucketFolder(text.removesuffix("/"), RemoteStorage(settings))
+    if buckets and text.startswith("hf://buckets/"):
+        from pagefeed.remote.hub_folder import HubFolder
+
+        given = core_settings(settings)
+        storage = RemoteStorage(settings)
+        url = storage.name_of(text.removesuffix("/"))
+        return HubFolder(url, storage, given["hub_endpoint"], given["hub_token"])
     if text.startswith("hf://"):
         raise InvalidArgumentError(
-            f"{name} is a URL, hf://..., and the hub is only read: give a folder, "
-            "and bring it there by `hf upload` or, for a bucket, `hf buckets sync`"
+            f"{name} is a URL, hf://..., and datasets of the hub are only read: give a "
+            "folder, and bring it there by `hf upload`, or write to a bucket, "
+            "hf://buckets/OWNER/NAME/PATH"
         )
     return OutputFolder(os.path.abspath(local_path(text, name)))
 
