@@ -66,7 +66,8 @@ class _Decompressor:
         Raises:
             LimitExceededError: If the blocks so far are more than a file may have.
         """
-        most, stream = self._left + 1, None
+        most = self._left + 1
+        stream: Any = None
         if self._codec == "deflate":
             stream = zlib.decompressobj(-15)
         elif self._codec == "bzip2":
