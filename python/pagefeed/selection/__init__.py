@@ -14,7 +14,7 @@ from pagefeed.selection.divide import (
     taken_by,
     where,
 )
-from pagefeed.selection.expansion import check_whole, rows_at_once
+from pagefeed.selection.expansion import check_expansion, rows_at_once
 from pagefeed.selection.int96 import check_years, int96_columns, is_coarse
 from pagefeed.selection.pruning import files_that_may_match
 from pagefeed.selection.query import Constant, Expression
@@ -53,7 +53,7 @@ __all__ = [
     "by_length",
     "by_tiers",
     "by_weights",
-    "check_whole",
+    "check_expansion",
     "check_years",
     "checked_row",
     "column_of",

@@ -57,7 +57,7 @@ def rows_at_once(
     return most if every <= BATCH_BYTES else max(1, min(most, BATCH_BYTES // largest))
 
 
-def check_whole(
+def check_expansion(
     storage: Storage, path: str, columns: Sequence[str], groups: Sequence[int]
 ) -> None:
     """Refuse columns that are decoded whole, if they are too large in row groups.

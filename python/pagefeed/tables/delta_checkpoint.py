@@ -13,7 +13,7 @@ from pagefeed.core.storage import Storage, is_url, located_exactly
 from pagefeed.errors import CorruptFileError, LimitExceededError
 from pagefeed.parsing import json_value, parsing
 from pagefeed.remote import StorageOptions
-from pagefeed.selection import check_whole
+from pagefeed.selection import check_expansion
 from pagefeed.tables.snapshot import readers_of
 
 CHECKPOINT = re.compile(
@@ -95,7 +95,7 @@ def _rows(storage: Storage, path: str) -> list[dict[str, Any]]:
         file = parquet.ParquetFile(storage.open_arrow(path))
         leaves = [file.schema.column(leaf).path for leaf in range(len(file.schema))]
         used = [leaf for leaf in leaves if leaf.startswith(tuple(COLUMNS))]
-        check_whole(storage, path, used, range(file.num_row_groups))
+        check_expansion(storage, path, used, range(file.num_row_groups))
         rows: list[dict[str, Any]] = file.read(columns=COLUMNS).to_pylist()
     except LimitExceededError:
         raise

@@ -9,7 +9,7 @@ from typing import Any
 from pagefeed.core.storage import Storage
 from pagefeed.errors import CorruptFileError
 from pagefeed.parsing import json_value
-from pagefeed.selection import check_whole
+from pagefeed.selection import check_expansion
 from pagefeed.tables.iceberg_metadata import default_of
 
 FIELD_ID = b"PARQUET:field_id"
@@ -76,7 +76,7 @@ class FileColumns:
             paths = paths or dict(_named(file.schema_arrow, self.names))
             used = [self._told_by(field_id, paths) for field_id in ids]
             held = [".".join(paths[field_id]) for field_id in used if field_id in paths]
-            check_whole(storage, path, held, groups)
+            check_expansion(storage, path, held, groups)
             table = file.read_row_groups([*groups], columns=held, use_threads=False)
             return [
                 self._typed(field_id, _leaf(table, paths[field_id]))

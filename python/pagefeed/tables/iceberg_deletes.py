@@ -12,7 +12,7 @@ import numpy as np
 from pagefeed.core._base import Int64Array, in_order
 from pagefeed.core.storage import Storage
 from pagefeed.errors import CorruptFileError, LimitExceededError
-from pagefeed.selection import check_whole, rows_at_once
+from pagefeed.selection import check_expansion, rows_at_once
 from pagefeed.tables.deletion_vector import ranges_of_file, rows_of_vector
 from pagefeed.tables.manifests import LiveFile, LiveFiles
 from pagefeed.tables.snapshot import path_of, readers_of
@@ -82,7 +82,7 @@ def _rows_of_list(storage: Storage, deletes: LiveFile) -> dict[str, Int64Array]:
             pa.BufferReader(stored), read_dictionary=["file_path"]
         )
         groups = range(file.num_row_groups)
-        check_whole(storage, path, ["pos"], groups)
+        check_expansion(storage, path, ["pos"], groups)
         at_once = rows_at_once(storage, path, ["file_path"], groups, 1 << 20)
         # Files are read on threads already: those of pyarrow take ten times as long.
         names_of = ["file_path", "pos"]
