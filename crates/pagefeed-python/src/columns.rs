@@ -158,7 +158,7 @@ asked! {
     }
 }
 
-/// The columns of datasets before they are numbered through.
+/// The columns of datasets before they are numbered consecutively.
 pub struct Columns {
     tokens: Vec<Tokens>,
     /// Metadata to read for the documents of a batch.

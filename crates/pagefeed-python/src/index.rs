@@ -173,7 +173,7 @@ impl Index {
         })
     }
 
-    /// Whether each file is one row, and each page of it counts as one.
+    /// Whether each file is one document, of which each page counts as a row.
     #[getter]
     fn is_borderless(&self) -> bool {
         let flat = self.index.as_flat();
@@ -244,10 +244,10 @@ impl Index {
         copy
     }
 
-    /// The same index, whose values have the type that a table gives them: that of an
-    /// array. With a dotted path it is that of a field in its structs. Files that lack
-    /// the column have their value in `missing`; fields that structs lack, that in the
-    /// row of `defaults`, see [`Lacking`].
+    /// Returns the index with the type that a table gives its values: the type of the array
+    /// `table`, for the column or, with a dotted path `inside`, for a field of its structs.
+    /// `missing` has the value of files that lack the column; `defaults` is a row with the
+    /// values of fields that structs lack, see [`Lacking`].
     fn with_type(
         &self,
         table: &ArrowArray,

@@ -22,10 +22,10 @@ pub fn mix(py: Python<'_>, values: PyBuffer<u64>, first: u64, second: u64) -> Py
 
 /// Deals the sequences of some ranks in a stretch by their costs.
 ///
-/// `sequences` (int64), `costs` (float64) and `stays` (uint8, or None) are those of the ranks
-/// whose first positions are `first`, turn after turn of these; `keys` are those of
-/// quantiles, buckets, ranks and costs. Returns where each slot of a rank went, int32, and
-/// what stands at each slot now, int64: `[ranks, slots]` in native order.
+/// `sequences` (int64), `costs` (float64) and `stays` (uint8, or None) have an element for each
+/// position of the ranks, turn after turn. `first` are the ranks' first positions. `keys` are
+/// for quantiles, buckets, ranks and costs. Returns `[ranks, slots]` in native order: the new
+/// slot of each slot, int32, and the sequence at each slot, int64.
 #[pyfunction]
 #[pyo3(signature = (sequences, costs, stays, *, first, keys, num_ranks, exact, bucket, equal))]
 #[expect(clippy::too_many_arguments, reason = "Python gives them by name")]

@@ -24,8 +24,8 @@ fn positions(py: Python<'_>, starts: &PyBuffer<i64>) -> PyResult<Vec<usize>> {
     starts.map_err(|error| to_python(py, &error))
 }
 
-/// Returns the positions of the documents in rows of `length`, which begin with each row and
-/// at the rising `starts` in it. The tokens of each row end at `ends` among those of all.
+/// Returns the positions of documents in rows of `length`. A document begins at each row, and
+/// at the rising `starts` inside rows. `ends` are the ends of rows among all tokens.
 fn documents(ends: &[usize], length: usize, starts: &[usize]) -> Vec<Range<usize>> {
     let mut documents = Vec::new();
     let mut before = 0;
@@ -43,8 +43,8 @@ fn documents(ends: &[usize], length: usize, starts: &[usize]) -> Vec<Range<usize
     documents
 }
 
-/// A batch of rows of `length`, filled up with `padding`: `tokens` (uint32) are those of
-/// all rows, `ends` (int64, rising) where each row ends among them. Documents begin at each
+/// A batch of rows of `length`, filled up with `padding`. `tokens` (uint32) has the tokens
+/// of all rows, `ends` (int64, rising) the end of each row among them. Documents begin at each
 /// row and at `starts` (int64, rising), positions of the flattened batch.
 #[pyfunction]
 #[pyo3(signature = (tokens, ends, length, starts, dtype, *, padding, fields=None))]

@@ -5,7 +5,7 @@
 pub struct Random(u64);
 
 impl Random {
-    /// The numbers of a seed; seeds that are close give numbers that are not.
+    /// The numbers of a seed. Neighbouring seeds give unlike numbers.
     pub fn new(seed: u64) -> Self {
         let mut random = Self(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x5851_f42d_4c95_7f2d);
         random.next();

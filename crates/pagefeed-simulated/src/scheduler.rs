@@ -49,7 +49,8 @@ pub struct Settings {
     pub fail: fn(&str) -> !,
 }
 
-/// Steps between two calls, and the function to call: with whether all threads wait.
+/// Steps between two calls, and the function to call. Its argument is whether all threads
+/// wait.
 pub type Watch = (u64, Box<dyn FnMut(bool)>);
 
 /// Result of a run.

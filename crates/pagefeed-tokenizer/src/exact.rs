@@ -7,7 +7,7 @@ use pagefeed_core::error::{Error, Result, catch_library};
 use serde_json::Value;
 use tokenizers::{Encoding, Tokenizer as Library};
 
-/// Parts of a tokenizer that have no say in the ids of a text: no special tokens are
+/// Parts of a tokenizer that do not change the ids of a text: no special tokens are
 /// added, and nothing is cut off or padded.
 const WITHOUT_EFFECT: [&str; 4] = ["truncation", "padding", "post_processor", "decoder"];
 

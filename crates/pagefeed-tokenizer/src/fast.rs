@@ -22,7 +22,7 @@ impl Fast {
         if let Some(parts) = value.as_object_mut() {
             parts.insert("truncation".into(), Value::Null);
             parts.insert("padding".into(), Value::Null);
-            // It has no say in ids, and may be of a kind that is not known there.
+            // It does not change ids, and may be of a kind that fastokens does not know.
             parts.insert("post_processor".into(), Value::Null);
         }
         refuse(&value)?;

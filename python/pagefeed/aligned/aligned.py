@@ -149,7 +149,7 @@ class AlignedColumn(NamedTuple):
         return self.column.rpartition(".")[2]
 
     def unlearned(self, width: int) -> float | None:
-        """Return the number for tokens without a loss; None if they are not losses."""
+        """Return the number for tokens without loss; None if the column has none."""
         carries_loss = self.like.carries_loss
         if carries_loss is None:
             is_named = self._name in (LABELS, "loss_mask")

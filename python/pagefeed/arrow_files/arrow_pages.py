@@ -25,7 +25,7 @@ _PAGE_BYTES = 64 << 10
 
 
 class ArrowPages(MadePages):
-    """The pages of a column of Arrow files: some rows of a record batch each.
+    """Pages of a column of Arrow files; a page is some rows of a record batch.
 
     Args:
         files: The files, in order.

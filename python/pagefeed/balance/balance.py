@@ -208,7 +208,7 @@ class Balance:
         return SLOT_BYTES * (sequences if self.exact else -(-sequences // ranks))
 
     def equal_of(self, num_stretches: int) -> float:
-        """Return the share of costs that counts as equal in an epoch."""
+        """Return the relative difference up to which costs count as equal."""
         if self.equal is not None:
             return self.equal
         if self.bucket > 1:  # Each epoch puts other sequences into a stretch.

@@ -51,5 +51,5 @@ class CountedIndex(PageIndex):
         return self.first_rows(np.arange(len(self) + 1))
 
     def pages_of_values(self, values: npt.ArrayLike) -> Int64Array:
-        """Return the page that holds each of ``values``, numbered through."""
+        """Return the page that holds each of ``values``."""
         return np.searchsorted(self._first_token, values, side="right") - 1

@@ -122,7 +122,7 @@ def unreadable_sequences(
 def _rows(
     dataset: Dataset, sequences: SequenceIndex, error: PagefeedError
 ) -> tuple[int, int] | None:
-    """First row, and end, of the row or pages of an error; None if it names none."""
+    """Return the rows that an error names: first and end; None if it names none."""
     file = None if error.file is None else dataset.index.find_file(error.file)
     if file is None or error.row_group is None:
         return None

@@ -93,7 +93,7 @@ class Watcher(Locked):
             wake.clear()
 
     def _look(self) -> float | None:
-        """Tell the waits that are due; return seconds to the next look, if any.
+        """Report the waits that are due; return seconds until the next look, if any.
 
         No view is referenced between two looks.
         """
@@ -124,14 +124,14 @@ class Watcher(Locked):
         return pause
 
     def _listeners(self, view: AnyView) -> Listeners:
-        """Return what hears of the waits of a view."""
+        """Return the functions to call for waits of a view."""
         after = view.settings.warn_after
         own: Listeners = {} if after is None else {None: _Listener(after, tell_wait)}
         return own | self._alarms
 
 
 def _call(call: Call, seconds: float, view: AnyView) -> None:
-    """Call a function that hears of a wait; log an error that it raises."""
+    """Call a function for a wait; log an error that it raises."""
     try:
         call(seconds, view)
     except Exception:  # noqa: BLE001 - training and this thread continue

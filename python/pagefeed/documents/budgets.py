@@ -273,7 +273,7 @@ def num_documents(cursor: Cursor, sequences: Iterable[int]) -> int:
 
 
 def document_in(cursor: Cursor, step: Step, row: int) -> tuple[Sequences, int]:
-    """Return the one sequence of a row of this rank's batch, and the row in it.
+    """Return the sequence of a row of this rank's batch, and the row in it.
 
     Raises:
         InvalidArgumentError: If there is no such step or row.

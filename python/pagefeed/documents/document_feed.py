@@ -297,7 +297,7 @@ class DocumentFeed(EngineFeed):
 
 
 def _check_shared(documents: RowCut) -> None:
-    """Refuse batches that would be filled up to the longest of several."""
+    """Refuse padding to the longest document if several batches are joined."""
     if documents.pad == "longest":
         raise InvalidArgumentError(
             "pad='longest' fills the documents of a batch, which are of like length, "

@@ -95,7 +95,7 @@ class DocumentIndex(SpanIndex):
         return total
 
     def first_of_spans(self, spans: Int64Array) -> Int64Array:
-        """Return the documents before each of ``spans``: int64."""
+        """Return the number of documents before each span: int64."""
         return self.spans.first_rows(spans)
 
     def spans_of(self, sequences: Int64Array) -> Int64Array:

@@ -349,7 +349,7 @@ def dataset_of(
 
 
 def open_folders(paths: Paths) -> Folder:
-    """Return what folders say of their shards, the same each.
+    """Return the description of shards, which all folders share.
 
     Raises:
         UnsupportedError: If they differ.

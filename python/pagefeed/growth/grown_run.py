@@ -88,7 +88,7 @@ class GrownCursor(DatasetCursor):
         return self.start * tokens // run.num_sequences
 
     def position_of(self, state: LoaderState) -> int:
-        """Return the position of a state ahead, as this cursor counts them."""
+        """Return the position of a later state, as this cursor counts positions."""
         return self._first(state.epoch) + state.position
 
     def _first(self, epoch: int) -> RunPosition:
@@ -140,7 +140,7 @@ class GrownCursor(DatasetCursor):
 
 @dataclass(kw_only=True, eq=False)
 class GrownRun(DatasetRun):
-    """Several epochs, the first over the earlier data, the following over all data.
+    """A run whose first epoch is over the earlier data, and later ones over all.
 
     Raises:
         StateMismatchError: If files of the earlier data are gone.

@@ -113,7 +113,7 @@ class TokensIndex(PageIndex):
     """The images it was made for."""
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
-        """Pickle as the attribute of the images it was made for."""
+        """Pickle the numbers of images that have this index."""
         return getattr, (self.numbers, "index")
 
 

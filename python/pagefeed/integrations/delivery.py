@@ -192,7 +192,7 @@ class Delivery:
         self._is_logged = False
 
     def _begin_anew(self) -> None:
-        """Go to the beginning of an epoch, a policy and its weights to their first."""
+        """Go to the beginning of an epoch, and reset a policy and its weights."""
         session, position = self._session, self._session.position.next
         if session.epoch > self.epoch:  # An endless iteration reached a later epoch.
             position = self.loader.view().run.beginning(session.epoch)

@@ -27,8 +27,8 @@ SpikeRule: TypeAlias = Callable[[float, Sequence[float]], bool]
 def is_spike(loss: float, earlier: Sequence[float]) -> bool:
     """Whether a loss lies far above those before.
 
-    It is above the median of the last 8 by a fifth, and by eight times the median
-    difference between two that follow each other. Before there are 20, none is.
+    A spike is above the median of the last 8 losses by a fifth, and by eight times the
+    median difference of consecutive losses. The first 20 losses are never spikes.
 
     Example:
         >>> is_spike(9.0, [3.0, 3.1] * 10), is_spike(3.2, [3.0, 3.1] * 10)

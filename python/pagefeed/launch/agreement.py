@@ -216,7 +216,7 @@ def _check_parts(ranks: list[Ranks], shards: list[Ranks]) -> None:
 
 
 def _check_same(feeds: list[Feed], world_size: int, groups: list[list[int]]) -> None:
-    """Two processes have one rank exactly if they are in one group."""
+    """Check that processes share a rank exactly if they are in one group."""
     by_rank = defaultdict[Feed, set[int]](set)
     for process, feed in enumerate(feeds):
         by_rank[feed].add(process)

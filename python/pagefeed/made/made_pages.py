@@ -108,7 +108,7 @@ class MadeStorage(Storage):
         return super().name_of(path) if self._is_of_files else path
 
     def size(self, file: str) -> int:
-        """Return the bytes of a file; 0 of what is none."""
+        """Return the size of a file in bytes; 0 if it does not exist."""
         return super().size(file) if self._is_of_files else 0
 
 

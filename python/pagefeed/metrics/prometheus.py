@@ -25,7 +25,7 @@ MOST_SECONDS = 5
 
 
 class _Collector:
-    """Numbers as metrics of the client, datasets of a mixture as labels."""
+    """Makes metrics of the client from numbers; datasets of a mixture become labels."""
 
     def __init__(self, client: Any, metrics: Callable[[], Mapping[str, float]]) -> None:
         self._client, self._metrics = client, metrics

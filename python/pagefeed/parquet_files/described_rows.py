@@ -107,7 +107,7 @@ class DescribedRecipe(IndexRecipe):
         )
 
     def _check_lacking(self, constants: FolderColumn, lacking: Sequence[int]) -> None:
-        """Refuse a file without the column of which the table says nothing."""
+        """Refuse a file without the column, if the table gives it no value."""
         for file in lacking:
             if not constants.gives(file):
                 path = self.files[file]
@@ -234,7 +234,7 @@ class DescribedRows(ParquetRows):
             return constants
 
     def _constants_of(self, column: str) -> FolderColumn | None:
-        """Return what rows of files have that lack a column of a table."""
+        """Return the values of a table's column in files that lack it."""
         if self.table is None or self._is_of_tokens(column):
             return None
         return self.table.constants_of(column, len(self.files))

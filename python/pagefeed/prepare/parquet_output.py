@@ -86,7 +86,7 @@ class ParquetOutput(Output):
         self._begin_shard()
 
     def _forget(self, error: object, *_: object) -> None:
-        """After an error before the first shard, leave no files."""
+        """Remove all files after an error before the first shard."""
         with suppress(FileAccessError):
             if error is not None and not self._has_files:
                 self.folder.check_claim()

@@ -105,7 +105,7 @@ class Scores:
         return np.take(self.weights, tiers)
 
     def add(self, row: int, score: float) -> None:
-        """Take in the score of the last answers to a prompt."""
+        """Record the score of the last answers to a prompt."""
         before, code = int(self._codes[row]), _code(score)
         if before != UNSEEN:
             code = before + round((code - before) * (1 - self._curriculum.smoothing))
@@ -118,7 +118,7 @@ class Scores:
         return packed(self._codes) if self._codes.any() else None
 
     def load(self, text: Any) -> None:
-        """Take in the scores of a state."""
+        """Load the scores of a state."""
         self._codes = np.zeros_like(self._codes)
         if text is not None:
             self._codes = unpacked(text, np.uint16, len(self._codes), "scores")

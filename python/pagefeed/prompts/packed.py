@@ -22,7 +22,7 @@ def unpacked(text: Any, dtype: npt.DTypeLike, size: int, name: str) -> npt.NDArr
     """Return the array of ``size`` values that :func:`packed` wrote, one axis.
 
     Raises:
-        StateMismatchError: If the text is none of such an array.
+        StateMismatchError: If the text is not such an array.
 
     Example:
         >>> unpacked(packed(np.arange(3)), np.int64, 3, "out").tolist()

@@ -106,7 +106,7 @@ class Places:
         return Ticket(self.name, position, position // self.num_rows, row, 0, 0, 0)
 
     def _taken_from(self, place: int) -> Iterator[tuple[int, int]]:
-        """Yield the places from one on whose prompts are taken, and their rows."""
+        """Yield later places whose prompts are taken, and their rows."""
         while place != self.end:
             if not np.dot(self.scores.counts, self.scores.weights):
                 raise EmptySelectionError(
@@ -148,12 +148,12 @@ class Places:
         return self.rows_at(rising)[which] if len(rising) else rising
 
     def go_to(self, position: int) -> None:
-        """Go to a place; those ahead are looked at again."""
+        """Go to a place, and look at later places again."""
         self.position = position
         self._ahead = self._taken_from(position)
 
     def score(self, row: int, score: float) -> None:
-        """Take in the score of a row; places ahead are looked at again."""
+        """Record the score of a row, and look at later places again."""
         self.scores.add(row, score)
         self.go_to(self.position)
 

@@ -26,7 +26,7 @@ class Shares:
         self.weights = weights
         """Weights, which need not sum to 1."""
         self.turns = dict.fromkeys(weights, 0)
-        """Turns since the last change of weights, or of who takes part."""
+        """Turns since weights, or the datasets that take part, changed."""
 
     def next(self, names: Iterable[str]) -> str | None:
         """Return whose turn it is among ``names``; None if none has a weight."""
@@ -49,5 +49,5 @@ class Shares:
         self.turns[name] += 1
 
     def restart(self) -> None:
-        """Count turns again, as weights or those who take part have changed."""
+        """Count turns from 0 after weights, or the datasets that take part, changed."""
         self.turns = dict.fromkeys(self.weights, 0)

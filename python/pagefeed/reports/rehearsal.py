@@ -1,6 +1,6 @@
 """A rehearsal of a run: the engine's own schedule, which reads nothing.
 
-The loader's cursor, feed and iteration plan as ever. The engine decides what it would
+The loader's cursor, feed and iteration plan as usual. The engine decides what it would
 load, keep and give up, and counts that. Pages are empty memory of the size that they
 would have.
 """
@@ -72,7 +72,7 @@ class Rehearsal:
     resident_bytes: int
     """Most bytes of the pages between their first and last use."""
     sources: Sequence[Any]
-    """The columns of the pages, which are numbered through all of them."""
+    """The columns of the pages, which are numbered consecutively over all columns."""
 
 
 def rehearse(loader: Loader, cursor: Cursor, steps: range, memory: int) -> Rehearsal:

@@ -194,7 +194,7 @@ def _row(
 
 
 def _contents(batch: Batch, row: int) -> npt.NDArray[np.int64] | str | None:
-    """Tokens of a row of a batch, or of its only one, or its text."""
+    """Return the tokens of a row of a batch, or its text."""
     if "input_ids" in batch and isinstance(batch["input_ids"], np.ndarray):
         tokens = batch["input_ids"]
         tokens = tokens.reshape(len(tokens), -1)  # Rows may be one number each.

@@ -162,7 +162,7 @@ class DividedRows:
         return work.map(self._runs_of, every, lambda row_groups: row_groups.num_wanted)
 
     def _runs_of(self, row_groups: RowGroups) -> list[_Runs]:
-        """Return the runs of each part in row groups; runs end where pages do."""
+        """Return the runs of rows of each part; a run ends with its page."""
         index = row_groups.index
         part_of_row, num_values = self.criterion.labels(row_groups)
         part_of_row[~row_groups.wanted()] = NO_PART

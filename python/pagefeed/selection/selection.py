@@ -35,17 +35,17 @@ class RowRuns(Spans, ABC):
     @property
     @abstractmethod
     def _row(self) -> Int64Array:
-        """First row of each span, numbered through the index: int64 [spans]."""
+        """First row of each span, as numbered in the index: int64 [spans]."""
 
     @property
     @abstractmethod
     def _rows_before(self) -> Int64Array:
-        """Rows of the spans before each, and of all: int64 [spans + 1]."""
+        """Number of rows before each span, and in all: int64 [spans + 1]."""
 
     @property
     @abstractmethod
     def values_before(self) -> Int64Array:
-        """Values of the spans before each, and of all: int64 [spans + 1]."""
+        """Number of values before each span, and in all: int64 [spans + 1]."""
 
     def __len__(self) -> int:
         """Return the number of spans."""
@@ -62,11 +62,11 @@ class RowRuns(Spans, ABC):
         return int(self.values_before[-1])
 
     def first_rows(self, spans: npt.ArrayLike) -> Int64Array:
-        """Return the rows before each of ``spans``; for ``len(self)``, all rows."""
+        """Return the number of rows before each span; ``len(self)`` gives all."""
         return self._rows_before[np.asarray(spans, dtype=np.int64)]
 
     def first_values(self, spans: npt.ArrayLike) -> Int64Array:
-        """Return the values before each of ``spans``; for ``len(self)``, all values."""
+        """Return the number of values before each span; ``len(self)`` gives all."""
         return self.values_before[np.asarray(spans, dtype=np.int64)]
 
     def spans_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
@@ -74,13 +74,13 @@ class RowRuns(Spans, ABC):
         return np.searchsorted(self._rows_before, rows, side="right") - 1
 
     def rows_of_index(self, rows: npt.ArrayLike) -> Int64Array:
-        """Return which rows of the index ``rows`` of the spans are."""
+        """Return the numbers in the index of ``rows``, numbered in the spans."""
         numbers = np.asarray(rows, dtype=np.int64)
         span = np.minimum(self.spans_of_rows(numbers), len(self) - 1)
         return self._row[span] + numbers - self.first_rows(span)
 
     def values_of_rows(self, rows: Int64Array) -> Int64Array:
-        """Return the values before each of ``rows`` of the spans; reads their pages."""
+        """Return the number of values before each of ``rows``; reads their pages."""
         span = np.minimum(self.spans_of_rows(rows), len(self) - 1)
         borders = np.stack([self._row[span], self.rows_of_index(rows)])
         first, here = self.index.values_of_rows(borders)
@@ -215,7 +215,7 @@ class Selection(RowRuns):
         return np.stack([self._row, self._row + np.diff(self._rows_before)], axis=1)
 
     def ranks(self, rows: Int64Array) -> Int64Array:
-        """Return the rows of the spans before each of ``rows`` of the index."""
+        """Return how many rows of the spans come before each row of the index."""
         if len(self) == 0:
             return np.zeros_like(rows)
         span = np.maximum(np.searchsorted(self._row, rows, side="right") - 1, 0)
@@ -247,12 +247,12 @@ class Selection(RowRuns):
 
     @lazy
     def _row(self) -> Int64Array:
-        """First row of each span, numbered through the index: int64 [spans]."""
+        """First row of each span, as numbered in the index: int64 [spans]."""
         return self._division.stored[f"{self._part_index}.row"]
 
     @lazy
     def _rows_before(self) -> Int64Array:
-        """Rows of the spans before each, and of all: int64 [spans + 1]."""
+        """Number of rows before each span, and in all: int64 [spans + 1]."""
         return self._division.stored[f"{self._part_index}.rows_before"]
 
     @lazy
@@ -293,7 +293,7 @@ class Selection(RowRuns):
             yield range(first, stop)
 
     def _count_values(self, spans: range) -> Int64Array:
-        """Return the values of each of some spans; reads pages selected in part."""
+        """Return the number of values of each span; reads pages selected in part."""
         row = self._row[spans.start : spans.stop]
         num_rows = np.diff(self._rows_before[spans.start : spans.stop + 1])
         first, end = self.index.values_of_rows(np.stack([row, row + num_rows]))

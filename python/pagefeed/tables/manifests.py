@@ -225,7 +225,7 @@ class _Partitioning(NamedTuple):
 
     @classmethod
     def of(cls, spec: Any, schema: Any, schemas: Iterable[Any]) -> _Partitioning:
-        """Return one of pyiceberg's."""
+        """Return the partitioning that a spec of pyiceberg describes."""
         transforms = [str(field.transform) for field in spec.fields]
         whole = [
             field.source_id if transform == "identity" else None

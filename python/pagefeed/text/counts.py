@@ -245,7 +245,7 @@ class _Counting:
         return chunk
 
     def _fits(self, chunk: range) -> IsSound:
-        """Return what checks the counts of a chunk."""
+        """Return a function that checks the counts of a chunk."""
         rows = self._num_rows(chunk)
         sizes = {"of_row": -(-rows // 2), "num_learned": 1}
         return lambda stored: (

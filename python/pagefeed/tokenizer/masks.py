@@ -187,7 +187,7 @@ def _begin(learned: Spans, place: int) -> int:
 
 
 def _minus(span: tuple[int, int], found: Spans) -> Spans:
-    """Return what is left of a range without others, which are sorted."""
+    """Return a range without the sorted ranges inside it."""
     begin, end = span
     left = []
     for first, stop in found:

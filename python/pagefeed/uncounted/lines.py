@@ -93,7 +93,7 @@ class Lane(ABC, Generic[AnyBlock]):
         )
 
     def _here(self) -> AnyBlock:
-        """Return the block in which it is."""
+        """Return the block of the lane's position."""
         if self._block is None:
             coming = self._next or self._load(self._row_range, self.position.epoch)
             self._next = None

@@ -177,7 +177,7 @@ class TextView(AnyView):
         return batch
 
     def _made(self) -> tuple[Batch, dict[int, LanePosition]]:
-        """Take sequences of the lanes that lag; returns where all are then."""
+        """Take sequences of the lanes that lag; return the positions of all lanes."""
         settings = self.settings
         lanes = {lane: self._lane(lane) for lane in self._state.lanes}
         rows: list[Row] = []

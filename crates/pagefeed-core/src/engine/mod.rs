@@ -67,7 +67,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine that reads nothing: what it counts is what another would.
+    /// An engine that reads nothing, and counts what another engine would read and hold.
     pub fn rehearsing(source: Arc<dyn PageSource>, config: EngineConfig) -> Result<Self> {
         config.check()?;
         Ok(Self {

@@ -434,8 +434,8 @@ impl PageTable {
         self.tracks_evictable = false;
     }
 
-    /// The slot of a page that is to be loaded and need not be, off its queue; of a bundle,
-    /// the one that was loaded knows how it is packed.
+    /// Takes a page off the queue of loads, since it is in memory already; returns its slot.
+    /// `bundle` is the loaded one, which knows how it is packed.
     pub fn adopt(&mut self, page: PageKey, bundle: Option<&Arc<Bundle>>) -> Option<Slot> {
         let slot = *self.slots.get(&page)?;
         if !matches!(self.entries[slot as usize].content, State::Absent) {

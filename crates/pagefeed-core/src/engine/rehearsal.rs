@@ -1,4 +1,4 @@
-//! The engine without bytes: its schedule decides as ever, and pages that would be read
+//! The engine without bytes: its schedule decides as usual, and pages that would be read
 //! are empty memory of the size they would have.
 
 use std::collections::{HashMap, VecDeque};
@@ -24,7 +24,7 @@ pub struct Rehearsed {
 }
 
 impl Rehearsed {
-    /// Takes what was done; sizes stay known.
+    /// Takes the account; sizes of pages stay known.
     pub fn take(&mut self) -> Self {
         Self {
             loaded: std::mem::take(&mut self.loaded),

@@ -171,8 +171,8 @@ impl Infilling {
         }
     }
 
-    /// Cuts one of the `spans` of a row of `num_tokens`, which count what is added: the
-    /// sequences that hold it have one each. A longer part is more likely to be cut.
+    /// Cuts one of the `spans` of a row: each sequence that holds the row has one. `spans` and
+    /// `num_tokens` count the markers. A longer span is more likely to be cut.
     pub fn arranged_in(
         &self,
         pending: &Pending,
@@ -246,9 +246,9 @@ impl Arranged {
         all.filter(|run| !matches!(run, Run::Own(range) if range.is_empty()))
     }
 
-    /// The document's own tokens among those `asked` of the row, which count markers:
-    /// where the first lies in the document, how many there are, and how many of those
-    /// asked for come before.
+    /// Runs of the document's own tokens among the tokens `asked` of the row, which count
+    /// markers: the first token in the document, the number of tokens, and the number of
+    /// asked tokens before them.
     pub fn own(&self, num_tokens: u32, asked: Range<u32>) -> impl Iterator<Item = OwnRun> {
         let mut position = 0;
         let runs = self.runs(num_tokens);

@@ -232,7 +232,7 @@ fn turn(numbers: &[u64], bits: u32, key: Key, visit: &mut impl FnMut(&[u64])) {
         if split == 0 || split == numbers.len() {
             continue;
         }
-        // The branches of the tree, numbered through, each level after the one before.
+        // The branches of the tree, numbered level by level.
         let branch = numbers[0] >> 32 >> bits >> 1 | 1 << (LEVELS - 1 - bits);
         let (low, high) = numbers.split_at(split);
         let is_turned = mixed(branch, key) >> 63 == 1;

@@ -32,7 +32,7 @@ pub(super) fn fewest_splits(items: &[Item], length: u32, limit: usize) -> Vec<(u
         if attempt.num_split < best.num_split {
             best = attempt;
         }
-        // With all rests kept back, what is kept back further is split itself.
+        // Once all rests are kept back, further documents that are kept back are split.
         let num_short = count_here.saturating_sub(rests.len());
         if best.num_split <= num_short || count_here == candidates.len() {
             return best.placed;

@@ -4,7 +4,7 @@
 //! Each column of a dataset is a source of pages: [`token_column`] those of tokens,
 //! [`row_column`] any others, as Arrow arrays, [`text_column`] texts as the tokens that
 //! they come to, [`record_column`] what lies in the records of flat files. [`numbering`]
-//! numbers several through.
+//! numbers several sources consecutively.
 //!
 //! [`aligned_column`] and [`metadata`] are read with the tokens of the same rows, and
 //! [`absent`] are columns that a dataset lacks; [`row_ranges`] finds these rows and

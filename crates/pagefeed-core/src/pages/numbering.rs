@@ -1,4 +1,4 @@
-//! Pages of several columns and datasets, numbered through.
+//! Pages of several columns and datasets, numbered consecutively.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::pages::dictionaries::DictionaryCache;
 use crate::pages::row_ranges::SharedPages;
 use crate::storage::Fetched;
 
-/// Pages of several sources, numbered through in their order.
+/// Pages of several sources, numbered consecutively in their order.
 pub struct NumberedPages {
     sources: Vec<Numbered>,
     num_pages: u64,

@@ -155,7 +155,7 @@ impl Tokenization {
         })
     }
 
-    /// Refuses ids that are not as many as was counted, or beyond the vocabulary.
+    /// Refuses ids beyond the vocabulary, and another number of ids than was counted.
     fn check(&self, row: usize, ids: &[u32], count: u32) -> Result<()> {
         if ids.len() as u64 != u64::from(count) {
             return Err(Error::new(

@@ -18,7 +18,7 @@ use crate::tokens::TokenPage;
 pub struct TextColumn {
     column: Indexed,
     tokenization: Tokenization,
-    /// Numbers that are tokens, if others are to be refused.
+    /// Valid ids, if other numbers are refused.
     token_ids: Option<TokenIds>,
     /// Whether labels are read with the tokens.
     with_labels: bool,

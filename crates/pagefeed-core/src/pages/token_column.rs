@@ -22,7 +22,7 @@ use crate::tokens::{Numbers, TokenPage};
 pub struct TokenColumn {
     column: Indexed,
     dictionaries: Arc<DictionaryCache>,
-    /// Numbers that are tokens, if others are to be refused.
+    /// Valid ids, if other numbers are refused.
     token_ids: Option<TokenIds>,
     /// Aligned columns of the same rows.
     aligned: Vec<AlignedColumn>,

@@ -224,8 +224,8 @@ pub fn widened(field: &FieldRef, other: &FieldRef) -> FieldRef {
     retyped(field, data_type)
 }
 
-/// A field whose values have the type that the table gives them, where that takes them:
-/// wider numbers, a type in the place of null, and the fields that no file has.
+/// A field with the type that the table gives it, where that type takes the values of the
+/// files: wider numbers, a type in place of null, and fields that no file has.
 pub fn typed(field: &FieldRef, table: &DataType) -> FieldRef {
     use DataType as T;
     let data_type = match (field.data_type(), table) {
@@ -235,7 +235,7 @@ pub fn typed(field: &FieldRef, table: &DataType) -> FieldRef {
         (T::Map(entries, sorted), T::Map(other, _)) => {
             T::Map(typed(entries, other.data_type()), *sorted)
         }
-        // Writers of before did not say that their times are of UTC.
+        // Old writers did not say that their times are in UTC.
         (T::Timestamp(unit, _), T::Timestamp(other, zone)) => {
             T::Timestamp(*unit.max(other), zone.clone())
         }
@@ -247,8 +247,8 @@ pub fn typed(field: &FieldRef, table: &DataType) -> FieldRef {
     retyped(field, data_type)
 }
 
-/// A column with those fields of its structs alone that a type names, which files may
-/// lack; its values have the type that the table gives them.
+/// A column with only those fields of its structs that the table's type names. Files may
+/// lack them; values have the type that the table gives.
 pub fn narrowed(field: &FieldRef, table: &DataType) -> FieldRef {
     let (DataType::Struct(fields), DataType::Struct(named)) = (field.data_type(), table) else {
         return typed(field, table);

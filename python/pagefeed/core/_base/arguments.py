@@ -75,7 +75,7 @@ def check_stages(asked: object, name: str, example: str) -> tuple[tuple[int, int
     """Return stages, each with its first step and a number that holds from there on.
 
     Raises:
-        InvalidArgumentError: If they are none, or do not rise from step 0.
+        InvalidArgumentError: If these are not stages, or do not rise from step 0.
     """
     stages = []
     for stage in asked if isinstance(asked, list | tuple) else [asked]:

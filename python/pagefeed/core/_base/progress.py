@@ -95,7 +95,7 @@ _callback: ProgressCallback | None = None
 
 
 def report_to(callback: ProgressCallback | None) -> ProgressCallback | None:
-    """Hand all progress of this process to a callback; return the one before."""
+    """Hand all progress of this process to a callback; return the previous callback."""
     global _callback
     before, _callback = _callback, callback
     return before

@@ -348,7 +348,7 @@ class RunView(AnyView):
             running.num_padding_rows = 0
 
     def _take_all(self) -> None:
-        """Leave the epoch of the former data: the next epoch is of all data."""
+        """Leave the epoch over earlier data: the next epoch uses all data."""
         if self._grown is not None:
             self._feed.close()
             _, run, self._feed = self._grown
@@ -409,7 +409,7 @@ class RunView(AnyView):
 
 
 def _learned(state: LoaderState, learning: Any) -> LoaderState:
-    """Return a state, and the end before it, with what a learner remembers now."""
+    """Return a state, and the end before it, with the learner's present memory."""
     ended = state.ended and _learned(state.ended, learning)
     return replace(state.having(learning=learning), ended=ended)
 

@@ -89,7 +89,7 @@ Pieces = tuple[Int64Array, Int64Array, UInt32Array, UInt32Array, UInt32Array]
 
 
 class PageIndex:
-    """The pages of one column in a list of files, numbered through.
+    """The pages of one column in a list of files, numbered consecutively.
 
     A row belongs to the page in which it begins. The index takes about 13 bytes per
     page. With a cache folder it is written there once, and every process of the machine
@@ -294,11 +294,11 @@ class PageIndex:
         return self._looked_up("stored_bytes", pages)
 
     def first_rows(self, pages: npt.ArrayLike) -> Int64Array:
-        """Return the rows before each of ``pages``; for ``len(index)``, all rows."""
+        """Return the number of rows before each page; ``len(index)`` gives all."""
         return self._looked_up("first_rows", pages)
 
     def first_values(self, pages: npt.ArrayLike) -> Int64Array:
-        """Return the values before each of ``pages``; for ``len(index)``, all."""
+        """Return the number of values before each page; ``len(index)`` gives all."""
         return self._looked_up("first_values", pages)
 
     def pages_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
@@ -318,7 +318,7 @@ class PageIndex:
         return np.searchsorted(self.file_first_row, rows, side="right") - 1
 
     def pages_of_values(self, values: npt.ArrayLike) -> Int64Array:
-        """Return the page that holds each of ``values``, numbered through."""
+        """Return the page that holds each of ``values``."""
         return self._looked_up("pages_of_values", values)
 
     def _looked_up(self, table: str, numbers: npt.ArrayLike) -> Int64Array:
@@ -340,7 +340,7 @@ class PageIndex:
         return numbers
 
     def check_cut(self, cut: Cut) -> None:
-        """Refuse a way to cut the rows into sequences; any does for rows of files."""
+        """Refuse a cut that does not suit the rows; rows of files suit every cut."""
 
     def check_files(self) -> None:
         """Check that the files have not changed since they were indexed.
@@ -453,7 +453,7 @@ class PageIndex:
         return np.append(0, np.cumsum(np.frombuffer(lengths, np.int64)))
 
     def row_lengths(self, pages: Int64Array) -> Int64Array:
-        """Return the tokens of the rows of some pages of a token column.
+        """Return the number of tokens in each row of some pages of a token column.
 
         Checksums are left to readers of tokens: where these alone are damaged, a run
         continues and passes over the steps that need them.
@@ -472,7 +472,7 @@ class PageIndex:
         return np.frombuffer(lengths, np.int64)
 
     def values_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
-        """Return the values before each of ``rows``; for ``num_rows``, all values.
+        """Return the number of values before each row; ``num_rows`` gives all.
 
         Reads each page once in which one of the rows lies and is not the first, unless
         its rows are empty, or lists of a fixed size.

@@ -61,7 +61,7 @@ class Spans:
     """Runs of consecutive rows, in file order, each inside one page.
 
     :class:`Selection` derives from it and has the runs of selected rows. Rows and
-    values are numbered through the spans, without the rows outside of them. Sequences
+    values are numbered consecutively, without the rows outside of the spans. Sequences
     are cut from spans, so that a part of a dataset is shuffled like a whole one.
 
     Args:
@@ -111,7 +111,7 @@ class Spans:
         return np.array([[0, self.num_rows]])
 
     def ranks(self, rows: Int64Array) -> Int64Array:
-        """Return the rows of the spans before each of ``rows`` of the index."""
+        """Return how many rows of the spans come before each row of the index."""
         return rows
 
     @property
@@ -150,31 +150,31 @@ class Spans:
 
     @lazy
     def file_first_row(self) -> Int64Array:
-        """Rows of the spans before each file, and of all: int64 [files + 1]."""
+        """Number of rows before each file, and in all: int64 [files + 1]."""
         return self.first_rows(self.file_first_span)
 
     @lazy
     def file_first_value(self) -> Int64Array:
-        """Values of the spans before each file, and of all: int64 [files + 1]."""
+        """Number of values before each file, and in all: int64 [files + 1]."""
         return self.first_values(self.file_first_span)
 
     def first_rows(self, spans: npt.ArrayLike) -> Int64Array:
-        """Return the rows before each of ``spans``; for ``len(self)``, all rows."""
+        """Return the number of rows before each span; ``len(self)`` gives all."""
         return self.index.first_rows(spans)
 
     def first_values(self, spans: npt.ArrayLike) -> Int64Array:
-        """Return the values before each of ``spans``; for ``len(self)``, all values."""
+        """Return the number of values before each span; ``len(self)`` gives all."""
         return self.index.first_values(spans)
 
     def rows_of_index(self, rows: npt.ArrayLike) -> Int64Array:
-        """Return the numbers in the index for ``rows``, numbered through the spans.
+        """Return the numbers in the index of ``rows``, numbered in the spans.
 
         For ``num_rows`` itself, this is the row after the last.
         """
         return np.asarray(rows, dtype=np.int64)
 
     def values_of_rows(self, rows: Int64Array) -> Int64Array:
-        """Return the values before each of ``rows`` of the spans; reads their pages."""
+        """Return the number of values before each of ``rows``; reads their pages."""
         return self.index.values_of_rows(rows)
 
     def spans_of_rows(self, rows: npt.ArrayLike) -> Int64Array:

@@ -92,11 +92,11 @@ class Run(ABC):
     names: Sequence[str | None] = field(init=False)
     """Names of the datasets in a mixture. One dataset alone has none."""
     datasets: Sequence[Dataset] = field(init=False)
-    """The datasets. Their pages are numbered through."""
+    """The datasets. Their pages are numbered consecutively."""
     indexes: Sequence[SequenceIndex] = field(init=False)
     """The sequences of each dataset."""
     index: JoinedIndex = field(init=False)
-    """The sequences of all datasets, numbered through."""
+    """The sequences of all datasets, numbered consecutively."""
     costs: Costs = field(init=False, repr=False)
     """Function that returns costs of sequences, if ranks are balanced."""
     initial: LoaderState = field(init=False)
@@ -348,7 +348,7 @@ class Cursor(ABC):
         """One past the last position; None: without end."""
 
     def position_of(self, state: LoaderState) -> int:
-        """Return the position of a state ahead, as this cursor counts them."""
+        """Return the position of a later state, as this cursor counts positions."""
         return self.run.at(state).start
 
     @property
@@ -387,7 +387,7 @@ class Cursor(ABC):
     def _numbered(
         self, dataset: int, local: Int64Array, epoch: int, of_mixture: int = 0
     ) -> Sequences:
-        """Return sequences of an epoch of a dataset, numbered among those of all."""
+        """Return sequences of a dataset's epoch, numbered over all datasets."""
         numbers: Int64Array = local + self.run.index.first_sequence[dataset]
         run = self.run
         if not (run.tells_epochs or run.datasets[dataset].index.is_infilled):
@@ -481,7 +481,7 @@ class Cursor(ABC):
         return [row for row, sequence in enumerate(own) if sequence >= 0]
 
     def row_at(self, step: Step, row: int) -> tuple[Sequences, int]:
-        """Return the one sequence of a row of this rank's batch, and the row in it.
+        """Return the sequence of a row of this rank's batch, and the row in it.
 
         Raises:
             InvalidArgumentError: If there is none: no such step or row, or padding.

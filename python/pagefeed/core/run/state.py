@@ -214,7 +214,7 @@ class LoaderState:
 
     @classmethod
     def _ended(cls, state: Mapping[str, Any]) -> LoaderState | None:
-        """Read where the iteration before ended: what differs from a state."""
+        """Read the end of the previous iteration: fields that differ from the state."""
         if "ended" not in state:
             return None
         before = state["ended"]
@@ -291,7 +291,7 @@ def _check_names(state: Mapping[str, Any], names: list[str]) -> list[str]:
 
 
 def _checked(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a state without what rooms add, checked."""
+    """Return the core's fields of a state, checked."""
     values: dict[str, Any] = {}
     for name in ("epoch", "position", "step", "first_epoch", "num_lanes"):
         least = int(name == "num_lanes")

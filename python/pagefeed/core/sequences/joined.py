@@ -1,4 +1,4 @@
-"""Several datasets, cut alike, with their sequences numbered through."""
+"""Sequences of several datasets with one cut, numbered consecutively."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class DocumentsOf(NamedTuple):
 
 
 class JoinedIndex:
-    """The sequences of several datasets; sequences and pages are numbered through.
+    """The sequences and pages of several datasets, numbered consecutively.
 
     Args:
         parts: The datasets, cut to one length.

@@ -53,7 +53,7 @@ class Lines:
         return int(self.file_first[-1])
 
     def first(self, spans: npt.ArrayLike) -> Int64Array:
-        """Return the tokens before each of ``spans``; for ``len(spans)``, all."""
+        """Return the number of tokens before each span; ``len(spans)`` gives all."""
         values = self.spans.first_values(spans)
         if self.per_row == 0:
             return values
@@ -107,7 +107,7 @@ def block_starts(lines: Lines, least: int, join: Join) -> Int64Array:
 
 
 class PackedRuns(ABC):
-    """Sequences that are made run by run of pages, numbered through.
+    """Sequences that each run of pages is made into, numbered consecutively.
 
     The first span and the first sequence of each run are stored.
     """

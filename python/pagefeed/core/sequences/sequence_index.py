@@ -300,7 +300,7 @@ class SequenceIndex(Protocol):
         return range(first, stop)
 
     def row_range(self, sequence: int) -> tuple[int, int]:
-        """Return the first and last row of a sequence, numbered through the index.
+        """Return the first and last row of a sequence, as numbered in the index.
 
         The last row is the last one of the sequence's last page, as the index does not
         know where the sequence ends.

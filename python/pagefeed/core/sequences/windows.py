@@ -134,7 +134,7 @@ class WindowIndex(SpanIndex):
         return self.num_sequences * self.length - self.num_padding_tokens
 
     def first_of_spans(self, spans: Int64Array) -> Int64Array:
-        """Return the windows that start before each of ``spans``: int64."""
+        """Return the number of windows that start before each span: int64."""
         # The end of the last span belongs to the last line.
         line = np.searchsorted(self._line_first_span, spans, side="right") - 1
         line = np.minimum(line, len(self._line_first_span) - 2)

@@ -320,7 +320,7 @@ def _dtype(loader: Loader, dtype: npt.DTypeLike | None, to: str) -> str:
 
 
 def _row_bytes(loader: Loader, files: FileSettings) -> float:
-    """Return the bytes of the tokens of a sequence; of rows as they are stored."""
+    """Return the bytes of a sequence's tokens, or of a row as it is stored."""
     run = loader.view().run
     if loader.sequences.delivers == "tokens":
         return float(run.indexes[0].length * np.dtype(files.dtype).itemsize)

@@ -124,9 +124,9 @@ impl State {
         batch < self.horizon() && self.can_make_room(batch, bytes)
     }
 
-    /// Chooses where the batch at the head needs a page, and nothing is under way that
-    /// could make room for it: its pages in memory are written first. Without any, the
-    /// page is loaded although it does not fit, with as few others as can be.
+    /// Chooses if the batch at the head needs a page, and no running job could make room for
+    /// it: pages of the batch in memory are written first. If there are none, the page is
+    /// loaded although it does not fit, with as few other pages as possible.
     fn choose_stuck(&self) -> Option<Choice> {
         let (batch, slot) = self.next_load()?;
         let is_stuck = self.num_running == 0 && batch <= self.head;
