@@ -1,4 +1,4 @@
-"""Parts of the files for each node, shuffled alone, in one order and one state."""
+"""A part of the files for each node, shuffled separately; one order and one state."""
 
 from __future__ import annotations
 

@@ -276,7 +276,7 @@ class LoaderDataset(IterableDataset[Batch]):
         if steps is None or not steps.has_ended:
             return None
         steps.is_passed = False
-        # Equal in all workers of an iteration, and in those of no other.
+        # All workers of an iteration have this number, and no other workers.
         iteration = worker.seed - worker.id, self._num_begun
         state = self.loader.view().position.now.to_dict()
         return self._name, worker.id, iteration, worker.num_workers, state

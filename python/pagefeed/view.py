@@ -132,7 +132,7 @@ class SequenceView:
             for name in self.dataset.span_columns:
                 parts = table.column(name).to_pylist()
                 spans[name] = [span for part in parts for span in part or ()]
-        # Copied: a caller may keep more of them than fit in the memory.
+        # Copied, since callers may keep more sequences than `memory` holds.
         return {n: copy.deepcopy(row) for n, [row] in batch.items()} | spans
 
     def _checked(self, numbers: Sequence[SupportsIndex]) -> Int64Array:

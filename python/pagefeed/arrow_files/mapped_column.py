@@ -92,7 +92,7 @@ class MappedColumn:
             before = [part for part in self._parts[:number] if part.type != _BATCH]
             if len(before) == 1:
                 read = pa.ipc.read_record_batch(self._parts[number], self._schema)
-            else:  # Dictionaries, which its columns refer to, must be read before it.
+            else:  # Dictionaries come first: the batch's columns refer to them.
                 sink = pa.BufferOutputStream()
                 for part in (*before, self._parts[number]):
                     part.serialize_to(sink)

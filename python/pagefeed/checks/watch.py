@@ -45,7 +45,7 @@ class Watch:
     def __init__(self, run: Run, settings: LoaderSettings) -> None:
         self._run, fields = run, settings.fields
         self._memory = settings.memory
-        # Columns of the files may tell padding from tokens, or the lengths of rows.
+        # Columns of the files may distinguish padding, or hold the lengths of rows.
         given = {column.column for column in run.datasets[0].aligned}
         tells = TELLING & ({*fields.names} | given - {"document_ids"})
         self._looks_at_padding = not tells and run.sequences.delivers == "tokens"

@@ -203,7 +203,7 @@ class AheadEngine:
         self.pool: Executor
         """Runs the functions."""
         if decode.processes:
-            # Imported where it is asked for: importing pagefeed leaves it alone.
+            # Imported here, so that importing pagefeed does not import it.
             from concurrent.futures import ProcessPoolExecutor
             from multiprocessing import get_context
 

@@ -118,8 +118,7 @@ class DocumentFeed(EngineFeed):
                 "leave metadata out, or give pad="
             )
         made = self._aligned.settings(settings.fields, run.index.layout)
-        # Bound to nothing that knows this feed: an engine ends with the last use of its
-        # feed.
+        # The engine must not reference this feed: it ends when its feed is dropped.
         config: _core.EngineConfig = {
             "columns": [source.handle for source in self._columns],
             "names": names,

@@ -70,7 +70,7 @@ def before_growth(dataset: Dataset, then: str) -> DescribedRows:
 def _with_all_rows(dataset: DescribedRows) -> Iterator[DescribedRows]:
     """Yield the dataset, and a copy without selection if all rows are selected."""
     yield dataset
-    # In a table perhaps only the files that were added have deleted rows.
+    # In a table, perhaps only the added files have deleted rows.
     if (
         dataset.selection is not None
         and dataset.spans.num_rows == dataset.index.num_rows

@@ -72,7 +72,7 @@ class GrownCursor(DatasetCursor):
 
     run: GrownRun
 
-    # A state after the epoch counts positions as a run of all data does.
+    # A state after the epoch counts positions over all data.
 
     @property
     def _is_behind(self) -> bool:

@@ -146,7 +146,7 @@ class ImageNumbers:
         tokens, cost, decoded = of_shape[which].T
         self.tokens = tokens.astype(np.int32)
         """Tokens of each image; -1 if its size cannot be read: int32 [images]."""
-        # A column of sizes does not tell the bytes of images: they are 0.
+        # A column of sizes has no bytes of images: these count as 0.
         self._before = {
             "images": np.append(0, np.cumsum(cost)),
             "bytes": stored["bytes"],
@@ -262,7 +262,7 @@ class ImageNumbers:
             arrow, parquet = pyarrow(), pyarrow("pyarrow.parquet")
             tokens = arrow.array(self.tokens)
             lists = arrow.LargeListArray.from_arrays(self.first, tokens)
-            # Indexes are distinguished by footers: the name makes them differ.
+            # Footers distinguish indexes: the name in the metadata makes them differ.
             table = arrow.table({IMAGE_TOKENS: lists}, metadata={"of": name})
             out = arrow.BufferOutputStream()
             parquet.write_table(

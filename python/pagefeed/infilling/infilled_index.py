@@ -157,7 +157,7 @@ def _first_tokens(plain: PageIndex, infill: Infill) -> Int64Array:
             return False
         borders = np.arange(len(plain) + 1)
         most = np.diff(plain.first_rows(borders)) * len(infill.tokens)
-        # The tokens that infilling adds to each page; large sums wrap, and exceed them.
+        # Tokens that infilling adds to each page; wrong sums wrap, and exceed `most`.
         added = np.diff(stored["first_token"]) - np.diff(plain.first_values(borders))
         begins_at = stored["first_token"][0] == 0
         return bool(begins_at and ((added >= 0) & (added <= most)).all())

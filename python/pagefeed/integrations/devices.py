@@ -68,7 +68,7 @@ class DeviceBatches(Iterable[Batch]):
             return state
         consumed, now = steps.state, self.loader.view().position.saved
         if isinstance(now, LoaderState) and not steps.has_ended:
-            # Steps that were skipped, and weights that were set, since it was taken.
+            # Add steps skipped, and weights set, since the batch was taken.
             skipped = merge_ranges([*consumed.skipped, *now.skipped])
             consumed = replace(consumed, skipped=skipped)
             consumed = consumed.having(mixture=now.parts.get("mixture"))

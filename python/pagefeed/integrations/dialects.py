@@ -125,7 +125,7 @@ def megatron(
         "labels": batch["labels"],
         "loss_mask": mask,
         "position_ids": batch["position_ids"],
-        # The numbers of datasets are for a learner: Megatron takes what it names.
+        # `dataset_ids` are for a learner: Megatron takes only fields that it names.
         **_those(batch, *OF_PACKED, "dataset_ids"),
     }
 
@@ -153,7 +153,7 @@ def _weights(mask: Any, labels: Any | None) -> Any:
     """Return a mask as float32, 0 where no label is."""
     import torch
 
-    # By NumPy: torch would wake its threads for it.
+    # NumPy: torch would wake its threads for this.
     weights = mask.numpy().astype(np.float32)
     if labels is not None:
         np.copyto(weights, 0, where=labels.numpy() < 0)

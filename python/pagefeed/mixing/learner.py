@@ -278,7 +278,7 @@ class Learner:
         memory.sums, self._logged = (
             _plus(sums, added) for sums in (memory.sums, self._logged)
         )
-        # Another iteration, or a seek, may have led back.
+        # A new iteration or a seek may have moved to an earlier step.
         before, memory.at = min(memory.at, step - 1), step
         if self.policy is None or step // self.every == before // self.every:
             return False
@@ -299,8 +299,8 @@ class Learner:
         except Exception as error:  # noqa: BLE001 - raised below
             problem = error
         is_first, failed = self._rank == 0, problem is not None
-        # Sums of one rank's numbers and zeros: equal everywhere, to the last bit. With
-        # them go the ranks that failed, for which the others would wait.
+        # A sum of one rank's numbers and zeros is equal on all ranks, to the last bit.
+        # Failures travel along, so that no rank waits for a failed one.
         flags = [is_first, failed, failed * (self._rank or 0)]
         sent = np.append(np.where(is_first, chosen, 0.0), flags)
         answer = np.asarray(on_host(sums_over(sent, self._group)))
@@ -330,7 +330,7 @@ class Learner:
     ) -> npt.NDArray[np.float64]:
         """Return the policy's weights by number, or the value that means no change."""
         weights = None if self.policy is None else self.policy.update(step, losses)
-        self._memory.state_dict()  # A policy whose state cannot be saved ends here.
+        self._memory.state_dict()  # Raises now if the policy's state cannot be saved.
         if weights is None:
             return unchanged
         weights = check_weights(weights, dict.fromkeys(self._names))

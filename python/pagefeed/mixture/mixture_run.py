@@ -82,7 +82,7 @@ class MixtureCursor(Cursor):
     def end(self) -> int | None:
         """One past the last position; None: without end."""
         schedule, mixture = self.course.schedule, self.run.mixture
-        # Weights that leave only datasets that ran out end the epoch where they begin.
+        # Weights for exhausted datasets alone end the epoch where they begin.
         begun = [s.start for s in schedule.changes if s.start <= self.start]
         ends = [
             None if end is None else max(end, *begun, 0)
@@ -261,7 +261,7 @@ class MixtureCursor(Cursor):
         yield from ()
 
     def _moved(self, state: LoaderState, position: RunPosition) -> LoaderState:
-        # Skipped positions after the last step may have taken further numbers.
+        # Positions skipped after the last step may have used step numbers beyond it.
         most = self.run.mixture.max_steps
         step = state.step if most is None else min(state.step, most)
         return replace(state, position=position, step=step)

@@ -64,7 +64,7 @@ class Phases:
         wanted = stagger + (own - both * ratio)
         if together:
             by_owed = wanted.argsort(axis=0, kind="stable")
-            # In whole numbers, whose sum is equal on every machine.
+            # Whole numbers have the same sum on every machine.
             mean_owed = (own.sum(axis=0) - both.sum(axis=0) * ratio) / len(lanes)
             traded = np.sort(stagger, axis=0) + np.trunc(mean_owed)
             np.put_along_axis(wanted, by_owed, traded, axis=0)

@@ -152,7 +152,7 @@ def _anneal_sequences(
         return 0
     if stage.start_tokens is None:
         return max(0, anchor.position_of(stage.start + stage.anneal) - start)
-    # Over a straight line the mean tokens of a sequence are those half way.
+    # On a straight line, the mean tokens of a sequence are those at its middle.
     ends = schedule.weights_before(start), rounded(weights)
     mean = sum(schedule.sequence_tokens(end) for end in ends) / 2
     return max(1, round(stage.anneal / mean))

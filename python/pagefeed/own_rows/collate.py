@@ -27,7 +27,7 @@ def collate_rows(rows: Sequence[Any], columns: Iterable[str] | None = None) -> B
         >>> collate_rows([{"n": 1, "text": "a"}, {"n": 2, "text": "b"}])
         {'n': array([1, 2]), 'text': ['a', 'b']}
     """
-    # Rows are dicts as a rule, and small: a test of each would take longest.
+    # Rows are usually small dicts: a separate test of each row would cost most.
     are_dicts = {*map(type, rows)} == {dict}
     all_columns = rows if are_dicts else [columns_of(row) for row in rows]
     first = all_columns[0] if all_columns else {}

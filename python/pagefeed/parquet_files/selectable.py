@@ -245,8 +245,8 @@ class SelectableParquet(Selectable, DescribedRows):
 
         if not self._leaves_files_out:
             return self._of(where(self.spans, predicate))
-        # A run does not depend on what the table proves: all files without such rows
-        # go.
+        # Leave out all files without such rows, so that a run does not depend on what
+        # the table can prove.
         numbers = files_that_may_match(self._named_files, predicate)
         pruned = self.with_files(numbers or [0], "pruned")
         chosen = where(pruned.spans, predicate)

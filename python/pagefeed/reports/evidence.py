@@ -119,7 +119,7 @@ def _states() -> list[str]:
     with suppress(OSError):
         for task in os.listdir(TASKS):
             with suppress(OSError), open(f"{TASKS}/{task}/stat") as stat:
-                # The name stands in parentheses and may hold some itself.
+                # The name is in parentheses, and may contain parentheses.
                 before, _, rest = stat.read().rpartition(")")
                 if before.partition("(")[2].startswith("pagefeed"):
                     states.append(rest.split()[0])

@@ -70,7 +70,7 @@ def met_again(cursor: Cursor) -> tuple[float, float] | None:
     batch[is_here] = turn // run.batch_size * run.world_size + rank
     same = (batch[:, :, None] == batch[:, None, :]) & is_here[:, :, None]
     rows = is_here.sum(axis=1)
-    # A row is its own mate, and no pair.
+    # A row with itself is not a pair.
     met, pairs = same.sum() - rows.sum(), (rows * (rows - 1)).sum()
     random = (run.batch_size - 1) / max(1, run.num_sequences - 1)
     return float(met / max(1, pairs)), random

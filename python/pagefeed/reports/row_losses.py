@@ -116,7 +116,7 @@ def _table(step: int, sums: Mapping[Any, Any]) -> list[DocumentLoss]:
                 surprise=float(loss / tokens / usual) if usual else 0.0,
             )
         )
-    # Losses that are not numbers come first: all shares are none then.
+    # Losses that are not finite come first: no share is a number then.
     return sorted(found, key=lambda each: (isfinite(each.loss), -each.share))
 
 

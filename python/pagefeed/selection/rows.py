@@ -57,7 +57,7 @@ def rows_at(
         if spans.erased is not None and spans.erased.holds(np.array(row_of_dataset)):
             yield dict.fromkeys(columns)
             continue
-        # All columns number the rows of the files alike.
+        # Rows have the same numbers in all columns.
         [row] = spans.rows_of_index([row_of_dataset]).tolist()
         [file] = spans.index.files_of_rows([row]).tolist()
         yield {name: reader.value(row, file) for name, reader in readers.items()}

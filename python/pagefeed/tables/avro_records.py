@@ -126,7 +126,7 @@ def records_of(
                 )
                 vars(reader.header)["compression_codec"] = lambda: codec
             records: list[list[Any]] = [*reader]
-        # It takes an end in the middle of a block for the end of the file.
+        # pyiceberg takes a block that is cut short for the end of the file.
         is_whole = reader.decoder.tell() == len(stored)
         is_whole &= stored.endswith(reader.header.sync)
     except LimitExceededError:

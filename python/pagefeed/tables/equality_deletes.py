@@ -154,7 +154,7 @@ def _joined(tables: Sequence[Sequence[Any]]) -> list[Any]:
 
     columns = []
     for column in zip(*tables, strict=True):
-        # For a column that no schema has any more, files that lack it give no type.
+        # If no schema has the column any more, files without it give no type.
         kind = next((each.type for each in column if each.type != pa.null()), pa.null())
         columns.append(pa.concat_arrays([each.cast(kind) for each in column]))
     return columns

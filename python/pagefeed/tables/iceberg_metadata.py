@@ -76,7 +76,7 @@ def column_types(schema: Any) -> ColumnTypes:
     in_arrow = schema.as_arrow()
     types = dict(zip(in_arrow.names, in_arrow.types, strict=True))
     defaults = dict(_defaults(schema.as_struct()))
-    # Arrow has no structs of a value of an extension type, such as a UUID.
+    # Arrow cannot put values of extension types, such as UUIDs, into structs.
     inside = {
         path: value.value if isinstance(value, ExtensionScalar) else value
         for path, value in defaults.items()

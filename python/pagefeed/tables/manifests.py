@@ -256,7 +256,7 @@ def _value_of(
     column = schema.find_column_name(field.source_id)
     if str(field.transform) == "identity" and column is not None:
         return _PartitionValue(column, kind)
-    # By the name of a column that is meant.
+    # A name that a column has, too, means the column.
     return (
         None if field.name in schema.column_names else _PartitionValue(field.name, kind)
     )

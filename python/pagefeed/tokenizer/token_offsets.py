@@ -72,7 +72,7 @@ class TokenOffsets:
     def _of_bytes(self) -> Int64Array | None:
         """First and last byte of each token; None if its bytes do not say."""
         known, ids = self._bytes, self._ids
-        # The space before a text may be one that the tokenizer adds.
+        # The tokenizer may have added the space before a text.
         if known is None or not len(ids) or known.before[ids[0]]:
             return None
         ends = np.cumsum(known.lengths[ids], dtype=np.int64)

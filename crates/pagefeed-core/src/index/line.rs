@@ -38,7 +38,7 @@ impl PageSlices {
     }
 }
 
-/// A page: its span, and its index into the arrays with one more number per span.
+/// A page: its span, and its index in arrays that have one number more for each span.
 type PageOfSpan = (usize, usize);
 
 /// The tokens of all pages in order, with the columns of the table that searches need.

@@ -61,7 +61,7 @@ class Waits(Locked):
         """Sort the new waits into the histogram."""
         with self.lock:
             self.room = SORTED_AT_ONCE
-            # One by one: another thread may note more of them meanwhile.
+            # Pop one by one: another thread may append waits meanwhile.
             new = np.array([self.new.popleft() for _ in range(len(self.new))])
             classes = np.searchsorted(EDGES, new)
             self.counts += np.bincount(classes, minlength=len(self.counts))

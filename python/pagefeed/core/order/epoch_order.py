@@ -224,7 +224,7 @@ class EpochOrder(Ordered):
         ends = np.append(begins[1:], len(lane))[: len(begins)]
         lanes, first = lane[begins].tolist(), places[begins]
         last = places[ends - 1]
-        # If few places of many are wanted, most of a stretch would be in vain.
+        # If only few places are wanted, most of a long stretch would be wasted.
         last = np.where(last - first < SPARSE * (ends - begins), last, first)
         turns = map(range, first.tolist(), (last + 1).tolist())
         yield from self._reader.prepare(zip(lanes, turns, strict=True))

@@ -78,7 +78,7 @@ class LaneReader:
         self.read_ahead = max(min(max(window.delay, READ_AHEAD), most), least, 1)
         """Units of a lane that are resolved at once when it is read on."""
         self._is_long = window.delay > LONG_DELAY
-        # Less would forget lanes before they are read again.
+        # With less room, lanes would be dropped before they are read again.
         self._most_held = max(most_held, 2 * num_lanes * self.read_ahead)
         self._held: OrderedDict[int, LaneUnits] = OrderedDict()
         self._num_held = 0
@@ -118,7 +118,7 @@ class LaneReader:
             missing = self._missing(lane, places)
             if missing is None:
                 continue
-            # Units are looked at from the delay before up to the lane's end.
+            # Units are looked at from one delay earlier, up to the lane's end.
             end = min(missing.end, self._window.lanes.length(lane))
             size = end - max(0, missing.begin - self._window.delay)
             if group and num_units + size > AT_ONCE:
@@ -157,7 +157,7 @@ class LaneReader:
             ahead = min(2 * len(near.units), self.read_ahead)
             end = max(begin + max(ahead, 1), latest)
             kept = near.units[first - near.first_place :]
-        # A rest of the lane that is no longer than the delay costs less now: later the
+        # Read the end of the lane now if it is no longer than the delay: later, the
         # units before it would have to be looked at again.
         lane_end = self._window.lanes.length(lane) + delay
         if end < lane_end <= end + max(min(delay, self.read_ahead), MIN_STRETCH):
@@ -180,7 +180,7 @@ class LaneReader:
         high = np.maximum(low, np.minimum(ends, window.lanes.lengths(lanes)))
         num_units, num_left = np.zeros((2, len(group)), dtype=np.int64)
         times, units = ([np.empty(0, dtype=np.int64)] for _ in range(2))
-        # Several lanes are looked at in one go, and a lane of more units alone.
+        # Look at several short lanes together, and at a long lane alone.
         for ahead in range(0, int((high - low).max()), LOOKED_AT):
             start, stop = low + ahead, np.minimum(low + ahead + LOOKED_AT, high)
             leaving = window.leaving(lanes, start, stop, begins, ends)

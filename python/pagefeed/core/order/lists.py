@@ -106,7 +106,7 @@ class BlockList(UnitList):
     def units(self, chosen: Chosen) -> Generator[None, None, Int64Array]:
         """Find the units at some indices, in two steps: int64 [chosen]."""
         starts, stops = chosen.starts + self._turn, chosen.stops + self._turn
-        # A run over the end of the line continues at its begin.
+        # A run over the end of the list continues at its start.
         over = np.flatnonzero((starts < self._size) & (stops > self._size))
         starts = np.insert(starts, over + 1, self._size)
         stops = np.insert(stops, over, self._size)

@@ -168,8 +168,8 @@ class DatasetOrder:
 
     def _unbalanced(self, epoch: int, num_lanes: int) -> Ordered:
         if not self.shuffle.delayed:
-            # A full shuffle has no use of lanes. In file order the lanes of a mixture
-            # say themselves which place of a file is next.
+            # A full shuffle needs no lanes. In file order, the lanes of the mixture
+            # decide which place of a file is next.
             num_lanes = 1
 
         def order(blocks: Blocks, seed: KeyPart, lanes: int) -> EpochOrder:
@@ -189,7 +189,7 @@ class DatasetOrder:
         lanes = max(1, num_lanes // nodes.count)
         return nodes.order(
             self._blocks,
-            # In a mixture, an epoch may end inside a step, and the count continues.
+            # In a mixture an epoch may end inside a step, so units are counted on.
             epoch * self.index.num_sequences if self.name else 0,
             lambda part, node: order(part, derive_key(self.seed, "node", node), lanes),
         )

@@ -65,7 +65,7 @@ class DatasetCursor(Cursor):
 
         Yields None between other steps of work.
         """
-        # One epoch after another: of short ones only two orders are kept.
+        # Epoch by epoch: only two orders are kept, also of short epochs.
         while len(positions):
             epoch = self._epoch_of(RunPosition(int(positions[0])))
             first = self._first(epoch)

@@ -392,7 +392,7 @@ class Cursor(ABC):
         run = self.run
         if not (run.tells_epochs or run.datasets[dataset].index.is_infilled):
             return Sequences(numbers)
-        if of_mixture:  # In each of these the epochs of datasets begin again.
+        if of_mixture:  # Epochs of datasets begin again in each epoch of the mixture.
             key = derive_key(of_mixture, "infill", epoch)
             epoch = int.from_bytes(key[:8], "little")
         epochs = np.full(len(numbers), epoch % MOST_EPOCHS, dtype=np.uint32)

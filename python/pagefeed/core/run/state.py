@@ -189,7 +189,7 @@ class LoaderState:
         merged = merge_ranges(skipped)
         if ranges_fit(merged):
             return replace(self, skipped=merged)
-        # Earlier ranges serve to look back, which `sizes=None` now forbids.
+        # Earlier ranges only serve to look back, and `sizes=None` forbids that.
         ahead = tuple(span for span in merged if span[1] > route.start)
         if not ranges_fit(ahead):
             raise InvalidArgumentError(

@@ -185,7 +185,7 @@ def _num_before(storage: Storage, file_range: FileRange) -> int:
     """Return the number of lines before a range."""
     if not file_range.begin:
         return 0
-    # The line end at its begin, or the next one, is the last before its first line.
+    # The range's first line follows the line end at its start, or the next line end.
     parts = storage.parts(file_range.file, 0, file_range.begin - 1, _COUNTED_BYTES)
     return 1 + sum(map(_num_ends, parts))
 

@@ -109,7 +109,7 @@ def _opened(storage: Storage, file: str) -> Any:
         opened(storage, file),
         coerce_int96_timestamp_unit="us",
         page_checksum_verification=True,
-        # Without buffers, or with those ahead, it reads whole column chunks.
+        # With no buffer, or with pre-buffering, pyarrow reads whole column chunks.
         buffer_size=READ_BYTES,
         pre_buffer=storage.handle is not None,
     )

@@ -152,7 +152,7 @@ def make_wanted(
     kept = {name: _type(name, given, known) for name, given in names.items()}
     if "jsonl" in inputs.formats:
         for name, kind in kept.items():
-            # Later objects may have more fields than the first ones.
+            # Later objects may have more fields than the first objects.
             is_open = "struct<" in str(kind) or str(kind).count("list<") > 1
             kept[name] = arrow().string() if is_open else kind
     is_nested = arrow().types.is_nested

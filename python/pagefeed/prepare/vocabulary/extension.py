@@ -126,7 +126,7 @@ def extend_tokenizer(
     library()
     if not isinstance(tokenizer, Tokenizer):
         raise InvalidArgumentError(
-            f"tokenizer={tokenizer!r:.60} must be a Tokenizer: give pagefeed.Tokenizer(path)"
+            f"tokenizer={tokenizer!r:.60} must be a pagefeed.Tokenizer(path)"
         )
     appending = appending_of(tokenizer)
     most_new = check_positive(new_tokens, "new_tokens")

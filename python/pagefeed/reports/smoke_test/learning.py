@@ -39,7 +39,7 @@ def learn(
     """
     torch: Any = require("torch", extra="torch", purpose="training a tiny model")
     with ExitStack() as undo, torch.random.fork_rng(devices=[]):
-        # Tiny work on many threads is slower, much so on a busy machine.
+        # Little work on many threads is slow, above all on a busy machine.
         undo.callback(torch.set_num_threads, torch.get_num_threads())
         torch.set_num_threads(1)
         torch.manual_seed(0)

@@ -1,4 +1,4 @@
-//! Rows of several pages as one, their columns and what is infilled of them with them.
+//! Appends rows of several pages to one page, with their columns and infilled parts.
 
 use std::ops::Range;
 use std::sync::Arc;
