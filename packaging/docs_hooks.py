@@ -44,6 +44,8 @@ LONGEST_LINE = 100
 """Printed lines with more characters than this are wrapped."""
 PAGES: list[str] = []
 """Paths of all pages, in the order of the navigation."""
+TEXTS: dict[str, tuple[str, str]] = {}
+"""URL and Markdown of each guide, by the path of its page."""
 TABLE = "reference/api.md"
 """The table of all names, by subject."""
 
@@ -106,6 +108,8 @@ def on_page_markdown(
         folder = posixpath.relpath(NAMES, posixpath.dirname(source) or ".")
         markdown = with_links(markdown, names, folder)
     root = Path(config.docs_dir).parent
+    if not source.startswith(NAMES):
+        TEXTS[page.file.dest_uri] = (page.url, markdown)
     markdown = _with_guides(markdown, root, posixpath.dirname(source))
     date = _dates(str(root)).get(_written_in(source, root))
     changed = f", last changed {date}" if date else ""
@@ -122,10 +126,25 @@ def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> None:
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Refuse pages that lead nowhere, or do not say when they were true."""
+    """Write texts for programs; refuse pages that lead nowhere or have no date."""
+    _write_texts(config)
     dates = _dates(str(Path(config.docs_dir).parent))
     if lacking := faults(Path(config.site_dir), PAGES, date=bool(dates)):
         raise PluginError("\n".join(lacking))
+
+
+def _write_texts(config: MkDocsConfig) -> None:
+    """Write llms.txt, what each guide is about, and llms-full.txt, all their text."""
+    lines = [f"# {config.site_name}", "", f"> {config.site_description}", ""]
+    whole = []
+    for url, text in (TEXTS[path] for path in PAGES if path in TEXTS):
+        first = " ".join(text.partition("\n")[2].strip().partition("\n\n")[0].split())
+        said = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", first)
+        lines.append(f"- [{_title(text)}]({url}): {said}")
+        whole.append(text)
+    site = Path(config.site_dir)
+    (site / "llms.txt").write_text("\n".join([*lines, ""]))
+    (site / "llms-full.txt").write_text("\n\n".join([*whole, ""]))
 
 
 def _with_guides(markdown: str, root: Path, folder: str) -> str:
@@ -160,7 +179,11 @@ def on_page_content(
     del page, config, files
     content = re.sub(
         r'<div class="highlight(?=">(.*?)</pre>)',
-        lambda block: block[0] + " wrapped" * _has_long_lines(block[1]),
+        # A search finds words of texts: code is a third of all words.
+        lambda block: (
+            block[0].replace("<div", "<div data-search-exclude")
+            + " wrapped" * _has_long_lines(block[1])
+        ),
         content,
         flags=re.DOTALL,
     )

@@ -15,7 +15,16 @@ LAYERS = {
     "pagefeed-core": (
         *("sync", "error", "limits", "arena", "buffers", "prefetch", "simd"),
         *("parallel", "search", "pickle", "order", "thrift", "codec", "encodings"),
-        *("storage", "descriptors", "store", "lists", "schema", "header", "footer"),
+        *(
+            "storage",
+            "descriptors",
+            "file_reads",
+            "store",
+            "lists",
+            "schema",
+            "header",
+            "footer",
+        ),
         *("write", "text", "infill", "tokens", "fields", "gather", "packing"),
         *("page", "levels", "decode", "metadata", "index", "engine", "pages"),
     ),

@@ -258,3 +258,20 @@ def test_arguments_are_checked(s3, web):
     for url, options, error, words in cases:
         with pytest.raises(error, match=words):
             pf.parquet(url, column="a", storage_options=options)
+
+
+def test_retries_are_counted_by_file(web, web_server):
+    loader = numbered_loader(dataset(web))
+    before, counts_before = loader.stats(by="file"), loader.stats()
+    web_server.fault = every(3, busy)
+    assert list(loader)
+    reads, counts = loader.stats(by="file"), loader.stats()
+
+    def grown(name):
+        of_file = [reads[url][name] for url in web.urls]
+        return sum(of_file) - sum(before.get(url, {}).get(name, 0) for url in web.urls)
+
+    retries = counts["storage/retries"] - counts_before["storage/retries"]
+    assert grown("retries") == retries > 0
+    assert grown("requests") > retries
+    assert grown("bytes") >= counts["bytes_read"]

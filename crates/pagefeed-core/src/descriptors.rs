@@ -106,12 +106,12 @@ impl Descriptors {
     }
 }
 
-/// Locks a shard; `None` if another thread holds it. To do without costs a descriptor
+/// Takes a lock; `None` if another thread holds it. To do without costs a descriptor
 /// for a moment, but a wait could be endless in a process forked while another thread
 /// held the lock.
-fn locked(shard: &Mutex<Shard>) -> Option<MutexGuard<'_, Shard>> {
+pub(crate) fn locked<T>(lock: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     for _ in 0..MAX_SPINS {
-        match shard.try_lock() {
+        match lock.try_lock() {
             Ok(guard) => return Some(guard),
             // A panic elsewhere leaves the map whole.
             Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),

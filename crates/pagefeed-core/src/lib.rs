@@ -26,6 +26,7 @@ mod encodings;
 pub mod engine;
 pub mod error;
 pub mod fields;
+pub mod file_reads;
 pub mod footer;
 pub mod gather;
 pub mod header;

@@ -15,6 +15,7 @@ use twox_hash::XxHash3_128;
 use crate::buffers::RecycledBuffer;
 use crate::descriptors::Descriptors;
 use crate::error::{Error, Kind, Result};
+use crate::file_reads;
 use crate::limits::MAX_READ_BYTES;
 use crate::storage::{FileId, Stamp, Storage};
 use crate::sync::{Instant, Mutex, PoisonError};
@@ -203,10 +204,11 @@ impl Storage for Store {
             let range = *offset..offset.saturating_add(into.len() as u64);
             readable(file, &range).map_err(|error| error.in_file(&file.path))?;
         }
+        let begin = file_reads::are_counted().then(Instant::now);
         let kept = self.descriptors.get(&file.path);
         let was_open = kept.is_some();
         let open = kept.map_or_else(|| self.open(&file.path), Ok)?;
-        match self.read_checked(&open, file, ranges) {
+        let result = match self.read_checked(&open, file, ranges) {
             // The path may lead to another file by now: the one that was indexed. A file
             // server that was restarted does not know what was open.
             Err(stale)
@@ -219,7 +221,12 @@ impl Storage for Store {
                 }
             }
             result => result,
+        };
+        if let Some(begin) = begin {
+            let bytes = ranges.iter().map(|(_, into)| into.len() as u64).sum();
+            file_reads::count(&file.path, ranges.len(), bytes, begin.elapsed());
         }
+        result
     }
 
     fn will_need(&self, file: &FileId, range: Range<u64>) {

@@ -22,8 +22,8 @@ use crate::made::{MadePages, imported};
 use crate::numbers::elements;
 use crate::run::detached;
 
-/// A number of the records of flat files besides their tokens: NumPy's name of its
-/// type, and the bytes of a record before it.
+/// Numbers of the records of flat files besides their tokens: NumPy's name of their
+/// type, the bytes of a record before them, and how many a record has.
 #[pyclass(frozen, module = "pagefeed._core")]
 pub struct FlatField {
     pub field: CoreField,
@@ -32,11 +32,22 @@ pub struct FlatField {
 #[pymethods]
 impl FlatField {
     #[new]
-    fn new(dtype: &str, offset: usize) -> PyResult<Self> {
+    #[pyo3(signature = (dtype, offset, width=1))]
+    fn new(dtype: &str, offset: usize, width: usize) -> PyResult<Self> {
         let number = NumberType::from_name(dtype)
             .ok_or_else(|| PyValueError::new_err(format!("{dtype} is not a type of numbers")))?;
-        let field = CoreField { number, offset };
+        let field = CoreField {
+            number,
+            offset,
+            width,
+        };
         Ok(Self { field })
+    }
+
+    /// How many numbers a record has, if several.
+    #[getter]
+    fn list_size(&self) -> Option<usize> {
+        (self.field.width > 1).then_some(self.field.width)
     }
 
     /// Type, as NumPy names it.
@@ -86,21 +97,22 @@ impl RecordColumn {
 
 #[pymethods]
 impl RecordColumn {
-    /// Takes the type of a number, and the bytes before it in each record of the index.
-    /// With `shards` the number names a payload: each shard is a file of the offsets of its
-    /// payloads, and a file of the payloads. In infilled documents, markers get the bits
-    /// `filling`.
+    /// Takes the type of numbers, the bytes before them in each record of the index, and how
+    /// many a record has. With `shards` the number names a payload: each shard is a file of
+    /// the offsets of its payloads, and a file of the payloads. In infilled documents,
+    /// markers get the bits `filling`.
     #[new]
-    #[pyo3(signature = (index, dtype, offset, shards=None, filling=None))]
+    #[pyo3(signature = (index, dtype, offset, width=1, shards=None, filling=None))]
     fn new(
         py: Python<'_>,
         index: Py<Index>,
         dtype: &str,
         offset: usize,
+        width: usize,
         shards: Option<Vec<(String, String)>>,
         filling: Option<u64>,
     ) -> PyResult<Self> {
-        let field = FlatField::new(dtype, offset)?.field;
+        let field = FlatField::new(dtype, offset, width)?.field;
         let storage = index.get().indexed(false).storage;
         let located = |path: String| -> Result<FileId> {
             let stamp = storage.sampled(&path)?;

@@ -81,11 +81,11 @@ mod _core {
     use crate::pad::token_rows;
     #[pymodule_export]
     use crate::ranges::{cut_tokens, find_ranges, list_pages};
-    #[pymodule_export]
-    use crate::storage::local_versions;
     #[cfg(feature = "remote")]
     #[pymodule_export]
     use crate::storage::remote::Remote;
+    #[pymodule_export]
+    use crate::storage::{local_versions, reads_of_files};
 
     /// Label that carries no loss.
     #[pymodule_export]

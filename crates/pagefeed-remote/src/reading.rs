@@ -13,6 +13,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use futures_util::future::{Either, select, try_join_all};
 use pagefeed_core::error::{Error, Result};
+use pagefeed_core::file_reads;
 use pagefeed_core::storage::Stamp;
 use tokio::time::sleep;
 use twox_hash::XxHash3_64;
@@ -115,7 +116,14 @@ impl Live {
         let answer = |range: &Range<u64>| {
             let (live, source, range) = (Arc::clone(self), Arc::clone(source), range.clone());
             runtime::spawned(source.cancel.clone(), async move {
-                live.retried(|| live.attempt(&source, &range)).await
+                let again = AtomicBool::new(false);
+                let attempt = || {
+                    if again.swap(true, Ordering::Relaxed) {
+                        file_reads::count_retry(&source.url);
+                    }
+                    live.attempt(&source, &range)
+                };
+                live.retried(attempt).await
             })
         };
         try_join_all(requests.0.iter().map(answer)).await
@@ -160,6 +168,10 @@ impl Live {
         let tag = noted.filter(|meta| *expected == Some(stamp(meta)));
         let tag = tag.and_then(|meta| meta.tag());
         let read = self.body(address, range, tag).await;
+        if file_reads::are_counted() {
+            let bytes = read.as_ref().map_or(0, |_| range.end - range.start);
+            file_reads::count(url, 1, bytes, begin.elapsed());
+        }
         let (body, meta) = read.inspect_err(|failure| {
             if matches!(failure, Failure::Final(_)) {
                 self.forget(url);

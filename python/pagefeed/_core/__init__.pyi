@@ -35,6 +35,7 @@ from pagefeed._core.index import (
     list_pages,
     local_versions,
     made_index,
+    reads_of_files,
 )
 from pagefeed._core.order import deal, mix, pack, permute
 from pagefeed._core.remote import Remote
@@ -70,6 +71,7 @@ __all__ = [
     "mix",
     "pack",
     "permute",
+    "reads_of_files",
     "text_of",
     "token_rows",
     "version",

@@ -11,6 +11,9 @@ from pagefeed._core.arrow import ArrowArray
 from pagefeed._core.remote import Remote
 
 def local_versions(files: Sequence[str]) -> list[str]: ...
+def reads_of_files(
+    shares: Sequence[float],
+) -> list[tuple[str, int, int, int, float, list[float]]]: ...
 
 @final
 class Index:
@@ -134,7 +137,9 @@ class Infilling:
 
 @final
 class FlatField:
-    def __new__(cls, dtype: str, offset: int) -> FlatField: ...
+    def __new__(cls, dtype: str, offset: int, width: int = 1) -> FlatField: ...
+    @property
+    def list_size(self) -> int | None: ...
     @property
     def number_type(self) -> str: ...
 
@@ -145,6 +150,7 @@ class RecordColumn:
         index: Index,
         dtype: str,
         offset: int,
+        width: int = 1,
         shards: Sequence[tuple[str, str]] | None = None,
         filling: int | None = None,
     ) -> RecordColumn: ...

@@ -5,12 +5,13 @@ that waste a run. ``failures`` finds the steps that need unreadable data. ``wait
 tells of a batch that does not come, in the words of ``awaited``.
 """
 
-from pagefeed.checks.failures import explain
+from pagefeed.checks.failures import BAD_PAGES, explain
 from pagefeed.checks.options import check_options, warn_of_texts
 from pagefeed.checks.waiting import tell_wait, waits, watch_waits
 from pagefeed.checks.watch import Watch
 
 __all__ = [
+    "BAD_PAGES",
     "Watch",
     "check_options",
     "explain",

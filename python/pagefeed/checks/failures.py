@@ -15,6 +15,8 @@ from pagefeed.core.run import MOST_RANGES, Cursor, Ranges, Step, merge_ranges
 from pagefeed.core.sequences import SequenceIndex
 from pagefeed.errors import DataError, InvalidArgumentError, PagefeedError
 
+BAD_PAGES: set[tuple[str, int | None, str | None, int | None]] = set()
+"""Places that could not be read in this process: file, row group, column and page."""
 MOST_SHOWN = 32
 """Ranges of steps that a note tells."""
 MOST_SEQUENCES = 1 << 18
@@ -32,6 +34,8 @@ def explain(error: Exception, now: Cursor, step: Step) -> None:
     ranges: Ranges = ((step, step + 1),)
     needed = 1
     if isinstance(error, DataError):
+        if error.file is not None:
+            BAD_PAGES.add((error.file, error.row_group, error.column, error.page))
         with suppress(PagefeedError):  # The error itself matters more.
             _name_row(error, now, step)
         with suppress(PagefeedError):

@@ -167,6 +167,7 @@ class AnyLoader:
         flops_per_token: float | None = None,
         peak_flops: float | None = None,
         gpu: bool = False,
+        by_file: bool = False,
     ) -> dict[str, float]:
         """Return the metrics of this rank's run by name, for any experiment tracker.
 
@@ -183,6 +184,8 @@ class AnyLoader:
             peak_flops: Most operations a second of this rank's accelerator.
             gpu: Also ask NVIDIA's driver how busy this process's GPU is, and how much
                 of its memory is used.
+            by_file: Also tell the reads of the ten files that took most time, as
+                ``stats(by="file")`` counts them.
 
         Raises:
             InvalidArgumentError: If only one of the two numbers is given, or one is not
@@ -191,7 +194,11 @@ class AnyLoader:
             UnsupportedError: If ``gpu=True`` and the driver does not tell.
         """
         numbers = self._session.metrics(
-            group, flops_per_token=flops_per_token, peak_flops=peak_flops, gpu=gpu
+            group,
+            flops_per_token=flops_per_token,
+            peak_flops=peak_flops,
+            gpu=gpu,
+            by_file=by_file,
         )
         try:
             self._session.check_state()

@@ -34,6 +34,7 @@ class RecordColumn(PageIndex):
         index: The index of the tokens.
         dtype: NumPy name of the type of the number; for spans that of payload ids.
         offset: Byte offset of the field in a record.
+        width: How many numbers a record has.
         shards: Files of the payloads of spans; None for plain numbers.
         filling: Bits of the number that special tokens get in infilled documents. None
             leaves the rows as they are.
@@ -46,20 +47,22 @@ class RecordColumn(PageIndex):
         index: PageIndex,
         dtype: str,
         offset: int,
+        width: int = 1,
         shards: tuple[PayloadFiles, ...] | None = None,
         filling: int | None = None,
     ) -> None:
         super().__init__(index.core, index.recipe)
-        self._made_of = index, dtype, offset, shards, filling
+        self._made_of = index, dtype, offset, width, shards, filling
         self.shards = shards
         self.handle = _core.RecordColumn(
             index.core,
             dtype,
             offset,
+            width,
             None if shards is None else list(shards),
             filling,
         )
-        self.value_bytes = np.dtype(dtype).itemsize if shards is None else 0
+        self.value_bytes = 0 if shards is not None else width * np.dtype(dtype).itemsize
         self.is_infilled = filling is not None and index.is_infilled
 
     def __reduce__(self) -> tuple[type[RecordColumn], tuple[Any, ...]]:

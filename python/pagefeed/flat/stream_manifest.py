@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -47,6 +47,24 @@ def shard_base(number: int) -> str:
     return f"{number:07}"
 
 
+def plain_fields(
+    record: np.dtype[Any], before: str = "", begin: int = 0
+) -> Iterator[tuple[str, np.dtype[Any], int]]:
+    """Yield name, type and byte offset of the fields of records, inner ones too.
+
+    Example:
+        >>> inner = np.dtype([("id", "u4"), ("score", "f4", (2,))])
+        >>> [name for name, *_ in plain_fields(np.dtype([("word", inner)]))]
+        ['word.id', 'word.score']
+    """
+    fields: Any = record.fields
+    for name, (kind, offset, *_) in fields.items():
+        if kind.names is None:
+            yield before + name, kind, begin + offset
+        else:
+            yield from plain_fields(kind, f"{before}{name}.", begin + offset)
+
+
 def parse_records(dtype: object) -> np.dtype[Any]:
     """Return the type of a user's records: tokens alone, or with further fields.
 
@@ -85,8 +103,9 @@ def written_records(dtype: object) -> np.dtype[Any]:
             a token, or names the payload of a span.
     """
     record = parse_records(dtype)
-    kinds = {name: record[name] for name in record.names or ()} or {TOKEN: record}
-    wrong = [name for name, kind in kinds.items() if kind.kind not in "iuf"]
+    fields = [] if record.names is None else [*plain_fields(record)]
+    kinds = {name: kind for name, kind, _ in fields} or {TOKEN: record}
+    wrong = [name for name, kind in kinds.items() if kind.base.kind not in "iuf"]
     try:
         token_dtype(kinds[TOKEN], "dtype")
     except (KeyError, UnsupportedError):
@@ -94,8 +113,10 @@ def written_records(dtype: object) -> np.dtype[Any]:
     if wrong or "metadata" in kinds:
         raise InvalidArgumentError(
             f"dtype={dtype!r}: give a type of integers, or a structure with integers "
-            f"called {TOKEN!r} and further single numbers (found {wrong}), without "
-            "'metadata': numbers of payloads are written if you give serialize="
+            f"called {TOKEN!r} and further numbers (found {wrong}), without "
+            "'metadata': numbers of payloads are written if you give serialize=. "
+            "Documents of numbers without tokens are a column of Parquet, which "
+            "pagefeed.Documents(columns=[...]) reads"
         )
     return record if record.names is None else np.dtype([*kinds.items()])
 
@@ -156,7 +177,9 @@ def _parsed(storage: Storage, path: str, state: tuple[int, ...]) -> StreamManife
             raise ValueError(f"files {suffixes}")
         try:
             record = written_records(
-                dtype if isinstance(dtype, str) else [tuple(f) for f in dtype]
+                dtype
+                if isinstance(dtype, str)
+                else [(name, kind, *map(tuple, shape)) for name, kind, *shape in dtype]
             )
         except InvalidArgumentError as problem:
             raise ValueError(f"{problem}") from problem

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -38,6 +39,7 @@ from pagefeed.flat.stream_manifest import (
     TOKENS,
     StreamManifest,
     check_shards,
+    plain_fields,
     read_manifest,
     shard_base,
     stored_dtype,
@@ -57,11 +59,13 @@ class Field(NamedTuple):
     """Type, as NumPy names it."""
     offset: int
     """Bytes of the record before the field."""
+    width: int = 1
+    """How many numbers a record has."""
 
     @property
     def handle(self) -> _core.FlatField:
         """Handle by which engines read the column."""
-        return _core.FlatField(self.dtype, self.offset)
+        return _core.FlatField(self.dtype, self.offset, self.width)
 
     @property
     def value_bytes(self) -> int:
@@ -232,7 +236,7 @@ class StreamDataset(FlatDataset):
                     f"has {size:,} bytes, and payloads end at {end:,} by {index}: one "
                     "of the files is truncated",
                 )
-        return RecordColumn(self.index, "int32", 0, tuple(shards))
+        return RecordColumn(self.index, "int32", 0, shards=tuple(shards))
 
     def source_of(self, column: str) -> PageIndex:
         """Return the pages of a column: tokens, an aligned field, or spans.
@@ -246,7 +250,7 @@ class StreamDataset(FlatDataset):
             if beside.column == column:
                 filling = beside.filling(field)
                 return RecordColumn(
-                    self.index, field.dtype, field.offset, filling=filling
+                    self.index, field.dtype, field.offset, field.width, filling=filling
                 )
         return self.column_index(column)
 
@@ -318,11 +322,12 @@ def dataset_of(
     token, by_name = _fields(record, column, 4 * has_spans)
     chosen = parse_aligned(aligned, [column])
     for beside in chosen:
-        like = beside.like
-        if like.width not in (None, 1) or like.first or like.count or like.scale:
+        like, field = beside.like, by_name.get(beside.column)
+        width = None if field is None else field.width
+        if like.width not in (None, width) or like.first or like.count or like.scale:
             raise InvalidArgumentError(
-                f"aligned={beside.column!r}: records of a stream have one number for "
-                "each token as it is: leave width, first, count and scale out"
+                f"aligned={beside.column!r}: each record of the stream has {width} "
+                "numbers as they are: leave width, first, count and scale out"
             )
     taken = [name for name, _ in chosen]
     for name in [*taken, *[document] * (document is not None)]:
@@ -398,14 +403,13 @@ def _fields(
     """Return where tokens lie in records, and the numbers besides them by name."""
     if record.names is None:
         return Field(TOKEN, token_dtype(record, "dtype"), begin), {}
-    fields: Any = record.fields
     every = {
-        name: Field(name, kind.name, begin + offset)
-        for name, (kind, offset) in fields.items()
-        if kind.kind in "iuf"
+        name: Field(name, kind.base.name, begin + offset, math.prod(kind.shape))
+        for name, kind, offset in plain_fields(record)
+        if kind.base.kind in "iuf"
     }
     token = every.pop(TOKEN if TOKEN in every else column, None)
-    if token is None or record[token.name].kind not in "iu":
+    if token is None or token.width > 1 or np.dtype(token.dtype).kind not in "iu":
         raise InvalidArgumentError(
             f"dtype={record} has no integers called {TOKEN!r} or {column!r}: name the "
             "field of the tokens by column="

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -45,7 +45,9 @@ class StreamWriter(WholeWriter):
     Args:
         folder: The folder. It is created if it does not exist.
         dtype: Type of the tokens (``"uint16"``); or a structure with a field ``token``
-            and any further numbers per token. A field ``metadata`` stands for numbers
+            and any further numbers per token: one, several (``("emb", "f4", (4,))``,
+            which arrives as [batch, length, 4]), or a structure, whose fields are
+            called ``"name.inner"``. A field ``metadata`` stands for numbers
             of payloads, which are written anyway.
         shard: Number of the shard, from 0 on.
         num_shards: Shards that the folder will have.
@@ -124,7 +126,7 @@ class StreamWriter(WholeWriter):
             tokens: Its tokens; or records of ``dtype``.
             spans: Its spans, which do not overlap: ``(start, stop, payload)`` each, in
                 tokens of the document.
-            **fields: The further numbers of ``dtype``, by name: one for each token.
+            **fields: The further values of ``dtype``, by name: one for each token.
 
         Raises:
             InvalidArgumentError: If fields or spans do not fit the tokens.
@@ -216,10 +218,9 @@ class StreamWriter(WholeWriter):
         self, tokens: npt.NDArray[Any], fields: Mapping[str, npt.ArrayLike]
     ) -> npt.NDArray[Any]:
         """Return the records of a document."""
-        given = {name: tokens[name] for name in tokens.dtype.names or ()} or {
-            TOKEN: tokens
-        }
-        given |= {name: np.asarray(values) for name, values in fields.items()}
+        given = {name or TOKEN: column for name, column in _plain(tokens)}
+        for name, values in fields.items():
+            given |= dict(_plain(np.asarray(values), name))
         if {*given} != self._fields or given[TOKEN].ndim != 1:
             raise InvalidArgumentError(
                 f"a document has {sorted(given)}, tokens of shape {tokens.shape}: give "
@@ -227,12 +228,12 @@ class StreamWriter(WholeWriter):
             )
         records = np.empty(len(given[TOKEN]), dtype=self.dtype)
         for name, column in given.items():
-            if column.shape != records.shape:
-                raise InvalidArgumentError(
-                    f"{name!r} has the shape {column.shape}, and there are "
-                    f"{len(records)} tokens: one number each"
-                )
             target = records if self.dtype.names is None else records[name]
+            if column.shape != target.shape:
+                raise InvalidArgumentError(
+                    f"{name!r} has the shape {column.shape}, and {target.shape} is "
+                    f"expected: {len(records)} tokens with a value of {self.dtype} each"
+                )
             target[...] = check_fitting(column, target.dtype, name)
         return records
 
@@ -285,6 +286,16 @@ class StreamWriter(WholeWriter):
                 "be bytes, at least one; serialize= makes bytes of other objects"
             )
         return bytes(data)
+
+
+def _plain(
+    values: npt.NDArray[Any], name: str = ""
+) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+    """Yield the columns of records by name, those of inner records too."""
+    if values.dtype.names is None:
+        yield name, values
+    for inner in values.dtype.names or ():
+        yield from _plain(values[inner], f"{name}.{inner}" if name else inner)
 
 
 def _triples(spans: Iterable[Span]) -> list[Span]:

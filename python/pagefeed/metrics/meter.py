@@ -23,6 +23,7 @@ from pagefeed.core._base import check_flag, check_number
 from pagefeed.core.batches import Waits
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.launch import gather_from
+from pagefeed.metrics.by_file import reads_by_file, slowest_files
 from pagefeed.metrics.gpu import gpu_numbers
 
 OF_ALL_RANKS: dict[str, Callable[[Iterable[float]], float]] = {
@@ -95,6 +96,7 @@ class Meter:
         flops_per_token: float | None = None,
         peak_flops: float | None = None,
         gpu: bool = False,
+        by_file: bool = False,
     ) -> RunNumbers:
         """Return the numbers of a loader's run, or of a group of ranks together."""
         flops = check_flops(flops_per_token, peak_flops)
@@ -111,11 +113,17 @@ class Meter:
             numbers["data/mfu"] = rate * flops / view.share[1]
         if check_flag(gpu, "gpu"):
             numbers |= gpu_numbers()
+        if check_flag(by_file, "by_file"):
+            numbers |= _by_file(slowest_files())
         if isinstance(view, RunView):
             numbers |= slowest_rank(view)
         if group is not None:
             numbers = over_ranks(gather_from(group)(numbers))
         return RunNumbers(numbers, view.waits)
+
+    def reads_by_file(self) -> dict[str, dict[str, float]]:
+        """Return the reads of each file of this process."""
+        return reads_by_file()
 
     def read(self, stats: Mapping[str, float]) -> dict[str, float]:
         """Return the numbers of this rank.
@@ -183,6 +191,15 @@ def _mixture(stats: Mapping[str, float]) -> dict[str, float]:
         if unit == "tokens":
             numbers[f"data/mix/{safe}_tokens_total"] = amount
     return numbers
+
+
+def _by_file(files: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Return the reads of files as metrics; counts have names that end in total."""
+    return {
+        f"data/file/{_safe_name(file)}_{name}{'_total' * ('_' not in name)}": number
+        for file, reads in files.items()
+        for name, number in reads.items()
+    }
 
 
 def _safe_name(name: str) -> str:

@@ -17,7 +17,10 @@ from pagefeed.core._base import check_callable, check_whole, require
 from pagefeed.core.batches import EDGES, Waits
 from pagefeed.metrics.meter import RunNumbers
 
-MIX = re.compile(r"data/mix/(.+)_(share|tokens_total)")
+LABELLED = re.compile(
+    r"data/(mix|file)/(.+)_(share|(?:p50|p99)_seconds|bad_pages|[a-z]+_total)"
+)
+LABELS = {"mix": "source", "file": "file"}
 MOST_CLIENTS = 32
 """Connections at once; a further one is closed."""
 MOST_SECONDS = 5
@@ -37,13 +40,13 @@ class _Collector:
         if isinstance(metrics, RunNumbers):
             yield self._histogram(metrics.waits)
         for key, value in metrics.items():
-            mixed = MIX.fullmatch(key)
-            own = f"mix_{mixed[2]}" if mixed else key.removeprefix("data/")
+            of = LABELLED.fullmatch(key)
+            own = f"{of[1]}_{of[3]}" if of else key.removeprefix("data/")
             name = f"pagefeed_{own.replace('/', '_')}"
             if name not in found:
                 kind = "counter" if name.endswith("_total") else "gauge"
                 found[name] = self._client.Metric(name.removesuffix("_total"), "", kind)
-            labels = {"source": mixed[1]} if mixed else {}
+            labels = {LABELS[of[1]]: of[2]} if of else {}
             found[name].add_sample(name, labels, value)
         yield from found.values()
 

@@ -207,8 +207,8 @@ class Forecast(Told):
 def forecast(loader: Loader) -> Forecast:
     """Return the forecast for the present epoch of ``loader``.
 
-    For a mixture it covers the whole run. It reads only the index and, for packed
-    documents, lengths in some blocks.
+    For a mixture it covers the whole run. It reads the index, up to two pages of each
+    kind to learn their size in memory, and for packed documents lengths in some blocks.
 
     Example:
         >>> forecast(loader).steps == len(loader)  # doctest: +SKIP

@@ -13,13 +13,23 @@ use crate::lists::list_array;
 use crate::storage::Storage;
 use crate::tokens::{NumberType, Numbers, TokenPage, Tokens, with_values};
 
-/// A number of each record besides its token.
+/// A number, or several, of each record besides its token.
 #[derive(Clone, Copy, Debug)]
 pub struct FlatField {
     /// Type of the number.
     pub number: NumberType,
     /// Bytes of the record before it.
     pub offset: usize,
+    /// How many of them lie there.
+    pub width: usize,
+}
+
+impl FlatField {
+    /// Bytes of a record before the end of the field.
+    pub fn end(&self) -> usize {
+        let bytes = self.number.num_bytes().saturating_mul(self.width);
+        self.offset.saturating_add(bytes)
+    }
 }
 
 /// Reads a page into the memory of an earlier one.
@@ -213,11 +223,18 @@ fn append_numbers<const N: usize>(
     numbers: &mut Numbers,
     parse: impl Fn([u8; N]) -> i64 + Clone,
 ) -> Result<()> {
-    let own = bytes.chunks_exact(records.size).map(|record| {
-        let own = record.get(field.offset..).and_then(<[u8]>::first_chunk);
-        own.map_or(0, |&own| parse(own)) // A field was seen to lie in its record.
-    });
-    numbers.extend(own, 0)
+    // A field was seen to lie in its record.
+    let number = |record: &[u8], offset: usize| {
+        let own = record.get(offset..).and_then(<[u8]>::first_chunk);
+        own.map_or(0, |&own| parse(own))
+    };
+    if field.width == 1 {
+        let records = bytes.chunks_exact(records.size);
+        return numbers.extend(records.map(|record| number(record, field.offset)), 0);
+    }
+    let count = bytes.len() / records.size * field.width;
+    let place = |at: usize| at / field.width * records.size + field.offset + at % field.width * N;
+    numbers.extend((0..count).map(|at| number(bytes, place(at))), 0)
 }
 
 fn append_tokens(records: Records, bytes: &[u8], tokens: &mut Tokens) -> Result<()> {

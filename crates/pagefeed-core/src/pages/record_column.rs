@@ -40,8 +40,7 @@ impl RecordColumn {
         let data_type = match &self.values {
             RecordValues::Spans(_) => spans_type(),
             RecordValues::Numbers(field) => {
-                let item = Field::new("element", field.number.data_type(), false);
-                DataType::List(Arc::new(item))
+                DataType::List(Arc::new(Field::new("element", item_type(*field), false)))
             }
         };
         Arc::new(Field::new(name, data_type, false))
@@ -53,7 +52,7 @@ impl RecordColumn {
         match &self.values {
             RecordValues::Spans(spans) => spans.row_bytes(),
             RecordValues::Numbers(field) => {
-                let bytes = field.number.num_bytes() as u64 * index.num_values();
+                let bytes = (field.end() - field.offset) as u64 * index.num_values();
                 bytes / index.num_rows().max(1)
             }
         }
@@ -90,10 +89,28 @@ fn lists(page: &TokenPage, field: FlatField) -> Result<ArrayRef> {
     let lacks = || Error::internal("records without a number");
     let numbers = page.aligned.last().and_then(Numbers::to_buffer);
     let values = ArrayData::builder(field.number.data_type())
-        .len(page.tokens.len())
+        .len(page.tokens.len() * field.width)
         .add_buffer(numbers.ok_or_else(lacks)?)
         .build()?;
-    flat::lists_of_elements(&page.row_offsets, make_array(values))
+    let items = match item_type(field) {
+        several @ DataType::FixedSizeList(..) => ArrayData::builder(several)
+            .len(page.tokens.len())
+            .add_child_data(values)
+            .build()?,
+        _ => values,
+    };
+    flat::lists_of_elements(&page.row_offsets, make_array(items))
+}
+
+/// Type of what a record has in a field: a number, or a list of several.
+fn item_type(field: FlatField) -> DataType {
+    match (field.width, field.number.data_type()) {
+        (1, number) => number,
+        (width, number) => {
+            let number = Field::new("element", number, false);
+            DataType::FixedSizeList(Arc::new(number), width as i32)
+        }
+    }
 }
 
 /// Pages of such a column, converted to a type.

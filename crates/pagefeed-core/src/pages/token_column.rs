@@ -73,8 +73,7 @@ impl TokenColumn {
             .index
             .as_flat()
             .map_or(0, |flat| flat.records.size);
-        let end = |field: &FlatField| field.offset.saturating_add(field.number.num_bytes());
-        if fields.iter().any(|field| end(field) > size) {
+        if fields.iter().any(|field| field.end() > size) {
             return Err(Error::invalid(format!(
                 "a number that comes with tokens lies outside of their records of {size} bytes"
             )));

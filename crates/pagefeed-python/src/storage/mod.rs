@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pagefeed_core::error::{Error, Kind, Result};
+use pagefeed_core::file_reads::{self, FileReads};
 use pagefeed_core::index::Indexed;
 use pagefeed_core::parallel::on_threads;
 use pagefeed_core::storage::Storage;
@@ -56,6 +57,24 @@ pub fn local_versions(py: Python<'_>, files: Vec<String>) -> PyResult<Vec<String
             })
         },
     )
+}
+
+/// Returns requests, bytes, retries, seconds, and quantiles of the seconds of a request,
+/// by file, of all reads of this process since this was first called.
+#[pyfunction]
+pub fn reads_of_files(
+    py: Python<'_>,
+    shares: Vec<f64>,
+) -> PyResult<Vec<(String, u64, u64, u64, f64, Vec<f64>)>> {
+    let of_file = |(path, reads): (String, FileReads)| {
+        let quantiles = shares.iter().map(|share| reads.quantile(*share)).collect();
+        let seconds = reads.time.as_secs_f64();
+        let (requests, bytes, retries) = (reads.requests, reads.bytes, reads.retries);
+        (path, requests, bytes, retries, seconds, quantiles)
+    };
+    detached(py, || {
+        Ok(file_reads::of_files().into_iter().map(of_file).collect())
+    })
 }
 
 /// Returns the same storage, whose calls end soon after `stop` becomes true.

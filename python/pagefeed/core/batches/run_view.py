@@ -212,9 +212,16 @@ class AnyView(Locked, ABC):
 
     def metrics(self, group: object, **asked: Any) -> dict[str, float]:
         """Return the run's numbers, see :meth:`Loader.metrics`."""
+        return self._made_meter().of(self, group, **asked)
+
+    def reads_by_file(self) -> dict[str, dict[str, float]]:
+        """Return the reads of each file, see :meth:`Loader.stats`."""
+        return self._made_meter().reads_by_file()
+
+    def _made_meter(self) -> Meter:
         if self._meter is None:
             self._meter = make_meter(self._begun)
-        return self._meter.of(self, group, **asked)
+        return self._meter
 
     def check_ranks(self, group: object, same: object) -> None:
         """Prove that all ranks agree, see :meth:`Loader.check_ranks`."""

@@ -18,6 +18,7 @@ from pagefeed.core.dataset import Dataset
 from pagefeed.core.loader import Loader
 from pagefeed.core.sequences import Packed, SequenceIndex
 from pagefeed.errors import shown_path
+from pagefeed.metrics import reads_by_file, slowest_files
 from pagefeed.reports.forecasts import Forecast, forecast
 from pagefeed.reports.inspection import Inspection, inspect
 from pagefeed.reports.page.charts import lines
@@ -103,6 +104,7 @@ def report(
         >>> report(loader).startswith("<!doctype html>")
         True
     """
+    reads_by_file()  # Counts from here on, if nobody asked before.
     dataset, plan = loader.dataset, forecast(loader)
     datasets = dataset.parts
     inspections = {name: inspect(data) for name, data in datasets.items()}
@@ -121,6 +123,7 @@ def report(
             _mixture(loader, plan),
             _packing(loader),
             _costs(loader),
+            _reads(),
             _order(loader),
         ],
     )
@@ -238,6 +241,18 @@ def _costs(loader: Loader) -> str:
     unit = "cost of the slowest rank / mean of all ranks"
     chart = lines(shown.tolist(), series, title="slowest rank of steps", unit=unit)
     return section("Costs of steps", chart)
+
+
+def _reads() -> str:
+    rows = [
+        (file, *(f"{number:,.6g}" for number in reads.values()))
+        for file, reads in slowest_files().items()
+    ]
+    if not rows:
+        return ""
+    header = ["file", "requests", "bytes", "retries", "seconds", "p50", "p99"]
+    note = '<p class="note">the ten files whose reads took most time so far</p>'
+    return section("Reads by file", note, table((*header, "bad pages"), rows))
 
 
 def _order(loader: Loader) -> str:

@@ -77,7 +77,11 @@ fn spans(sizes: &[usize]) -> (StreamSpans, Arc<Files>) {
     let spans = StreamSpans {
         shards: vec![shard],
         storage: Arc::clone(&files) as Arc<dyn Storage>,
-        field: FlatField { number, offset: 0 },
+        field: FlatField {
+            number,
+            offset: 0,
+            width: 1,
+        },
         row_bytes: 0,
         reads: Mutex::default(),
     };
