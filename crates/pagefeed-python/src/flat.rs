@@ -44,7 +44,7 @@ impl FlatField {
         Ok(Self { field })
     }
 
-    /// How many numbers a record has, if several.
+    /// Number of values in a record, if several.
     #[getter]
     fn list_size(&self) -> Option<usize> {
         (self.field.width > 1).then_some(self.field.width)

@@ -60,7 +60,7 @@ class Field(NamedTuple):
     offset: int
     """Bytes of the record before the field."""
     width: int = 1
-    """How many numbers a record has."""
+    """Number of values in a record."""
 
     @property
     def handle(self) -> _core.FlatField:

@@ -45,7 +45,9 @@ def test_each_file_has_its_reads_from_the_first_call_on(folder):
 
 
 def test_bad_pages_are_counted(tmp_path):
-    write_numbered(tmp_path, num_files=1, write_page_checksum=True)
+    write_numbered(
+        tmp_path, num_files=1, write_page_checksum=True, write_page_index=True
+    )
     [path] = tmp_path.iterdir()
     data = bytearray(path.read_bytes())
     where = pf.PageIndex.build(tmp_path, "input_ids").locate(5)

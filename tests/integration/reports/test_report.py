@@ -88,6 +88,7 @@ def test_a_page_of_one_dataset(folder):
         "Lengths of documents",
         "Plan",
         "Packing",
+        "Reads by file",
         "Order",
     ]
     assert all(link.startswith("data:image/png;base64,") for link in page.links)

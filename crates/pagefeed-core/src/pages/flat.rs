@@ -20,7 +20,7 @@ pub struct FlatField {
     pub number: NumberType,
     /// Bytes of the record before it.
     pub offset: usize,
-    /// How many of them lie there.
+    /// Number of such values in a record.
     pub width: usize,
 }
 

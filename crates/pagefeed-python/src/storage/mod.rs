@@ -59,13 +59,13 @@ pub fn local_versions(py: Python<'_>, files: Vec<String>) -> PyResult<Vec<String
     )
 }
 
+/// Requests, bytes, retries, seconds, and quantiles of the seconds of a request.
+type ReadsOfFile = (String, u64, u64, u64, f64, Vec<f64>);
+
 /// Returns requests, bytes, retries, seconds, and quantiles of the seconds of a request,
 /// by file, of all reads of this process since this was first called.
 #[pyfunction]
-pub fn reads_of_files(
-    py: Python<'_>,
-    shares: Vec<f64>,
-) -> PyResult<Vec<(String, u64, u64, u64, f64, Vec<f64>)>> {
+pub fn reads_of_files(py: Python<'_>, shares: Vec<f64>) -> PyResult<Vec<ReadsOfFile>> {
     let of_file = |(path, reads): (String, FileReads)| {
         let quantiles = shares.iter().map(|share| reads.quantile(*share)).collect();
         let seconds = reads.time.as_secs_f64();
