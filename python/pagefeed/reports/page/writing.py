@@ -104,7 +104,7 @@ def report(
         >>> report(loader).startswith("<!doctype html>")
         True
     """
-    reads_by_file()  # Counts from here on, if nobody asked before.
+    reads_by_file()  # Begins to count, unless somebody asked before.
     dataset, plan = loader.dataset, forecast(loader)
     datasets = dataset.parts
     inspections = {name: inspect(data) for name, data in datasets.items()}
