@@ -178,7 +178,11 @@ class RankWarning(PagefeedWarning):
 
 
 class ReloadWarning(PagefeedWarning):
-    """Pages are read again and again for lack of memory; nothing else is wrong."""
+    """Pages are read again and again for lack of memory; nothing else is wrong.
+
+    Either pages are given up before their last use, or ``shuffle="row"`` loads a page for
+    nearly every sequence.
+    """
 
 
 class PagefeedError(Exception):

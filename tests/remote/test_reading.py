@@ -1,6 +1,8 @@
 """What is read from afar is what lies on the disk."""
 
+import json
 import shutil
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,6 +38,31 @@ def test_index_is_that_of_the_files(place):
         assert pa.array(far.read_page(page)).equals(pa.array(near.read_page(page)))
         np.testing.assert_array_equal(far.row_offsets(page), near.row_offsets(page))
     assert replace(far.locate(3), file="") == replace(near.locate(3), file="")
+
+
+THREADS = """
+import json, sys
+from pathlib import Path
+import pagefeed as pf
+
+urls, options = json.loads(sys.argv[1])
+data = pf.parquet(urls, column="input_ids", storage_options=options or None)
+loader = pf.Loader(
+    data, sequences=pf.Windows(64), batch_size=2, num_threads=3, rank=0, world_size=1
+)
+batches = iter(loader)
+next(batches)
+names = [each.read_text().strip() for each in Path("/proc/self/task").glob("*/comm")]
+print(json.dumps([name for name in names if name.startswith("pagefeed")]))
+"""
+
+
+def test_fetches_take_no_threads(place, run_python):
+    program = f"import sys; sys.argv[1:] = [{json.dumps([place.urls, place.options])!r}]"
+    names = Counter(json.loads(run_python(program + THREADS)))
+    # Two of the runtime, and one that looked for credentials.
+    assert names.pop("pagefeed-remote") in (2, 3)
+    assert names == {f"pagefeed-{number}": 1 for number in range(3)}
 
 
 @pytest.mark.parametrize("shuffle", SHUFFLES)

@@ -3,6 +3,7 @@
 use std::fs::Metadata;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -105,6 +106,9 @@ impl FileId {
     }
 }
 
+/// Work that waits for a storage, and takes no thread meanwhile.
+pub type Waiting<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
 /// Files, as ranges of bytes.
 ///
 /// Every method may block, and is called without any lock.
@@ -138,9 +142,9 @@ pub trait Storage: Send + Sync {
     }
 
     /// Reads ranges of several files, in parallel where reads wait.
-    fn read_files(&self, wanted: &[FileRanges]) -> Result<Vec<Vec<Bytes>>> {
+    fn read_files<'a>(&'a self, wanted: &'a [FileRanges]) -> Waiting<'a, Result<Vec<Vec<Bytes>>>> {
         let read = |wanted: &FileRanges| self.read_ranges(&wanted.file, &wanted.ranges);
-        wanted.iter().map(read).collect()
+        Box::pin(async move { wanted.iter().map(read).collect() })
     }
 
     /// Reads several ranges of one file, given by their offsets.
@@ -154,10 +158,16 @@ pub trait Storage: Send + Sync {
         let _ = (file, range);
     }
 
-    /// Pages that are best fetched at a time, by threads for that alone. With 0, the
-    /// thread that decodes a page reads it.
+    /// Fetches that are best under way at a time. With 0, the thread that decodes a page
+    /// reads it.
     fn num_in_flight(&self) -> usize {
         0
+    }
+
+    /// Runs a fetch to its end on threads of the storage, if it has fetches in flight;
+    /// returns at once. A fetch that cannot be run is dropped.
+    fn spawn(&self, fetch: Waiting<'static, ()>) {
+        drop(fetch);
     }
 
     /// Returns the same storage, whose calls end soon after `stop` becomes true, as
@@ -258,7 +268,7 @@ impl Fetched {
 }
 
 /// Fetches the wanted ranges; the storage gets all ranges of one file together.
-pub fn fetch(storage: &dyn Storage, wanted: &[FileRanges]) -> Result<Vec<Fetched>> {
+pub async fn fetch(storage: &dyn Storage, wanted: &[FileRanges]) -> Result<Vec<Fetched>> {
     let together = |of_file: &[FileRanges]| FileRanges {
         file: of_file[0].file.clone(),
         ranges: of_file
@@ -268,7 +278,7 @@ pub fn fetch(storage: &dyn Storage, wanted: &[FileRanges]) -> Result<Vec<Fetched
     };
     let files = wanted.chunk_by(|this, next| this.file.path == next.file.path);
     let files: Vec<FileRanges> = files.map(together).collect();
-    let mut bytes = storage.read_files(&files)?.into_iter().flatten();
+    let mut bytes = storage.read_files(&files).await?.into_iter().flatten();
     let fetched = |of_file: &FileRanges| Fetched {
         ranges: of_file.ranges.iter().cloned().zip(bytes.by_ref()).collect(),
     };
@@ -343,7 +353,9 @@ impl Storage for Overlay<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
     use std::sync::Mutex;
+    use std::task::{Context, Poll, Waker};
 
     use super::*;
 
@@ -394,7 +406,11 @@ mod tests {
             FileRanges::new(file("a"), vec![60..65, 65..70]),
             FileRanges::new(file("b"), vec![0..2, 2..5]),
         ];
-        let fetched = fetch(&storage, &wanted).unwrap();
+        let mut fetch = pin!(fetch(&storage, &wanted));
+        let polled = fetch.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let Poll::Ready(fetched) = polled.map(Result::unwrap) else {
+            panic!("a storage that does not wait");
+        };
         assert_eq!(storage.0.lock().unwrap().len(), 2, "one a file");
         let ahead = fetched[0].over(&storage);
         let read = |range| ahead.read(&file("a"), range).unwrap().to_vec();

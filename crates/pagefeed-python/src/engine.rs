@@ -176,7 +176,7 @@ impl Engine {
         dict.set_item("num_pages", awaited.num_pages)?;
         dict.set_item("num_bytes", awaited.num_bytes)?;
         dict.set_item("workers", awaited.workers)?;
-        dict.set_item("fetchers", awaited.fetchers)?;
+        dict.set_item("fetches", awaited.fetches)?;
         Ok(dict)
     }
 

@@ -79,16 +79,19 @@ impl ListFile {
 
     /// Appends rows to a column: `values` (uint32) of all rows, and the number of
     /// values of each row (uint32).
+    #[pyo3(signature = (column, values, counts, num_threads = 1))]
     fn append(
         &mut self,
         py: Python<'_>,
         column: usize,
         values: Bound<'_, PyAny>,
         counts: Bound<'_, PyAny>,
+        num_threads: usize,
     ) -> PyResult<()> {
         let (values, counts): (Held<u32>, Held<u32>) = (Held::new(values)?, Held::new(counts)?);
         detached(py, || {
-            self.file.append(column, values.all(), counts.all(), 1)
+            self.file
+                .append(column, values.all(), counts.all(), num_threads)
         })
     }
 

@@ -1,8 +1,8 @@
 //! Reads ranges of files: from the cache, or by requests that are coalesced, hedged and tried
 //! again. Each answer is compared with the indexed state of the file.
 //!
-//! A task on the threads that hold the connections reads each range. So a waiting thread
-//! wakes once per range, not once per chunk that arrives.
+//! A task on the threads that hold the connections reads each range. So who waits wakes
+//! once per range, not once per chunk that arrives.
 
 use std::ops::Range;
 use std::pin::pin;
@@ -15,6 +15,7 @@ use futures_util::future::{Either, select, try_join_all};
 use pagefeed_core::error::{Error, Result};
 use pagefeed_core::file_reads;
 use pagefeed_core::storage::Stamp;
+use tokio::task::block_in_place;
 use tokio::time::sleep;
 use twox_hash::XxHash3_64;
 
@@ -98,12 +99,14 @@ impl Live {
             let answers = self.answers(&source, &requests).await?;
             return Ok(requests.of_each(&answers, ranges));
         };
-        let cached = cache.find(key, &coalesced(ranges, 0));
+        let cached = block_in_place(|| cache.find(key, &coalesced(ranges, 0)));
         let requests = Requests::covering(&cached.missing, self.gate.request_bytes());
         let answers = self.answers(&source, &requests).await?;
-        for (range, bytes) in requests.0.iter().zip(&answers) {
-            cache.store(key, range.start, bytes);
-        }
+        block_in_place(|| {
+            for (range, bytes) in requests.0.iter().zip(&answers) {
+                cache.store(key, range.start, bytes);
+            }
+        });
         let (all, bytes) = requests.with(answers, cached.found);
         Ok(all.of_each(&bytes, ranges))
     }

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use futures_util::future::try_join_all;
 use object_store::path::Path;
 use pagefeed_core::error::{Error, Result};
-use pagefeed_core::storage::{FileId, FileRanges, Stamp, Storage};
+use pagefeed_core::storage::{FileId, FileRanges, Stamp, Storage, Waiting};
 use pagefeed_core::store::Store;
+use tokio::task::block_in_place;
 use twox_hash::XxHash3_64;
 
 use crate::address::Address;
@@ -264,15 +266,14 @@ impl Storage for Remote {
         self.block_on_reads(self.ranges_of(file, ranges))
     }
 
-    fn read_files(&self, wanted: &[FileRanges]) -> Result<Vec<Vec<Bytes>>> {
-        let reads = wanted.iter().map(|wanted_of_file| async {
-            if is_local(&wanted_of_file.file.path) {
-                return self.local_ranges(&wanted_of_file.file, &wanted_of_file.ranges);
+    fn read_files<'a>(&'a self, wanted: &'a [FileRanges]) -> Waiting<'a, Result<Vec<Vec<Bytes>>>> {
+        let reads = wanted.iter().map(|FileRanges { file, ranges }| async {
+            match is_local(&file.path) {
+                true => block_in_place(|| self.local_ranges(file, ranges)),
+                false => self.ranges_of(file, ranges).await,
             }
-            self.ranges_of(&wanted_of_file.file, &wanted_of_file.ranges)
-                .await
         });
-        self.block_on_reads(try_join_all(reads))
+        Box::pin(try_join_all(reads))
     }
 
     fn will_need(&self, file: &FileId, range: Range<u64>) {
@@ -298,6 +299,14 @@ impl Storage for Remote {
 
     fn num_in_flight(&self) -> usize {
         self.live.options.max_in_flight
+    }
+
+    fn spawn(&self, fetch: Waiting<'static, ()>) {
+        match runtime::handle() {
+            Ok(handle) => drop(handle.spawn(fetch)),
+            // Its reads fail likewise, and say why.
+            Err(_) => drop(fetch.now_or_never()),
+        }
     }
 
     fn stopped_by(&self, stop: &Arc<AtomicBool>) -> Option<Arc<dyn Storage>> {

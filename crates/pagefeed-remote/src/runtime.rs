@@ -55,8 +55,7 @@ const CANCEL_INTERVAL: Duration = Duration::from_millis(50);
 /// Runs `work` on the threads of the runtime. It ends when this future is dropped, and soon
 /// after `cancel` becomes true.
 ///
-/// The waiting thread need not look at `cancel`: hundreds of threads that wake up to look
-/// would take much of a processor.
+/// Who waits need not look at `cancel`.
 pub(crate) async fn spawned<T: Send + 'static>(
     cancel: Option<Arc<AtomicBool>>,
     work: impl Future<Output = Result<T>> + Send + 'static,

@@ -160,8 +160,8 @@ class Awaited(TypedDict):
     """Bytes of the pages as stored, as far as known."""
     workers: tuple[int, int]
     """Threads that decode and write, and those of them that have no work."""
-    fetchers: tuple[int, int]
-    """Threads that fetch from afar, and those of them that have no work."""
+    fetches: tuple[int, int]
+    """Fetches from afar that are under way, and the most that may be."""
 
 @final
 class Engine:

@@ -48,10 +48,12 @@ def _places(view: AnyView) -> Iterator[str]:
         size = format_bytes(awaited["num_bytes"])
         places = _in_files(awaited["places"])
         yield f"it waits for {_counted(num_pages, 'page')}, {size}: {places}"
-    for name, doing in (("workers", "work"), ("fetchers", "fetch")):
-        threads_of, idle = awaited.get(name, (0, 0))
-        if threads_of:
-            yield f"{threads_of - idle} of {threads_of} threads {doing}"
+    num_threads, num_idle = awaited.get("workers", (0, 0))
+    if num_threads:
+        yield f"{num_threads - num_idle} of {num_threads} threads work"
+    num_fetching, most = awaited.get("fetches", (0, 0))
+    if most:
+        yield f"{num_fetching} of {most} fetches are under way"
     if requests := awaited.get("storage/requests"):
         retries, now = awaited["storage/retries"], awaited["storage/in_flight"]
         told = f"{_counted(requests, 'request')} so far"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pagefeed.core._base import warn_user
+from pagefeed.core._base import format_bytes, warn_user
 from pagefeed.core.batches import LoaderSettings
 from pagefeed.core.run import Route, Run
 from pagefeed.core.sequences import JoinedIndex
@@ -26,6 +26,12 @@ MIN_RELOADS = 256
 
 RELOAD_SHARE = 0.1
 """Share of repeated reads from which on a warning is given."""
+
+MIN_TIMES = 2
+"""Loads of each page an epoch from which on a warning is given."""
+
+TOKEN_BYTES = 2
+"""Bytes of a token in a page in memory, at least."""
 
 LEAST_ACCUMULATED = 4
 """Steps of one sequence a rank that span all lengths together."""
@@ -50,7 +56,7 @@ class Watch:
         tells = TELLING & ({*fields.names} | given - {"document_ids"})
         self._looks_at_padding = not tells and run.sequences.delivers == "tokens"
         self._looks_at_end = run.epochs is not None
-        self._looks_at_reloads = not run.shuffle.is_exact
+        self._looks_at_reloads = True
         # With buckets or batches by length, the user asked for sequences of like cost.
         balance = run.balance
         self._looks_at_balance = (
@@ -101,13 +107,36 @@ class Watch:
     def look(self, stats: Mapping[str, float]) -> None:
         """Look at the engine's counters."""
         again, loads = stats["pages_reloaded"], stats["pages_loaded"]
-        if self._looks_at_reloads and again >= max(MIN_RELOADS, RELOAD_SHARE * loads):
+        if not self._looks_at_reloads or loads < MIN_RELOADS:
+            return
+        if self._run.shuffle.is_exact:
+            self._looks_at_reloads = False
+            self._warn_of_rows()
+        elif again >= max(MIN_RELOADS, RELOAD_SHARE * loads):
             self._looks_at_reloads = False
             warn_user(
                 f"{again:.0f} of {loads:.0f} reads of pages so far were of pages given "
                 f"up for lack of memory: memory={self._memory} bytes is too little for "
                 "this order; give more, or shuffle with a smaller window (`pagefeed "
                 "plan` says how much is needed, and how often pages are read)",
+                ReloadWarning,
+            )
+
+    def _warn_of_rows(self) -> None:
+        """Warn of an exact shuffle that loads pages many times an epoch."""
+        datasets = self._run.datasets
+        num_pages = sum(dataset.spans.num_pages for dataset in datasets)
+        num_bytes = TOKEN_BYTES * sum(data.spans.page_values for data in datasets)
+        missing = 1 - self._memory / max(1, num_bytes)
+        times = missing * self._run.num_sequences / max(1, num_pages)
+        if times >= MIN_TIMES:
+            warn_user(
+                "shuffle='row' loads a page for nearly every sequence, and so each "
+                f"page about {times:.0f} times an epoch: memory={self._memory} "
+                f"bytes does not hold all pages, {format_bytes(num_bytes)} or more. "
+                "Give more memory; or shuffle='page', with passes=2 or more for a "
+                "finer mix; or convert the data to flat files, of which a sequence is "
+                "read alone",
                 ReloadWarning,
             )
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from pagefeed.core._base import num_processors
 from pagefeed.core.storage import PARQUET, UNFINISHED
 from pagefeed.errors import FileAccessError, InvalidArgumentError
 from pagefeed.flat import Output, TokenRows
@@ -106,7 +107,12 @@ class ParquetOutput(Output):
         file = self._file
         if file is None:
             file = self._file = self._new_file()
-        file.add(self.column, rows.tokens, np.diff(rows.offsets))
+        file.add(
+            self.column,
+            rows.tokens,
+            np.diff(rows.offsets),
+            num_threads=num_processors(),
+        )
         self._in_group += len(rows.tokens)
         self._in_shard += len(rows.tokens)
         self._num_documents += len(rows.offsets) - 1

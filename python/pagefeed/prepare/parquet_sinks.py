@@ -100,11 +100,17 @@ class ListSink(WholeWriter):
         )
         """Takes lists: :meth:`write` writes their pages."""
 
-    def add(self, name: str, numbers: npt.NDArray[Any], counts: Int64Array) -> None:
+    def add(
+        self,
+        name: str,
+        numbers: npt.NDArray[Any],
+        counts: Int64Array,
+        num_threads: int = 1,
+    ) -> None:
         """Write rows of a list: all their numbers, and how many each row has."""
         wide = numbers.astype(np.int32 if numbers.dtype.kind == "i" else np.uint32)
-        number = self._columns[name]
-        self.lists.append(number, wide.view(np.uint32), counts.astype(np.uint32))
+        number, counts = self._columns[name], counts.astype(np.uint32)
+        self.lists.append(number, wide.view(np.uint32), counts, num_threads)
         self.write()
 
     def end_group(self, others: Any = None) -> None:

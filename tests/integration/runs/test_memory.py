@@ -1,6 +1,7 @@
 """A run holds what it was given, however much data there is."""
 
 import json
+import re
 import warnings
 from itertools import islice
 from pathlib import Path
@@ -191,7 +192,18 @@ def test_memory_that_suffices_is_not_told_of(large_file):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         take(large_file, 400, "256MiB", pf.Shuffle(window="64MiB"))
-        take(large_file, 400, MEMORY, "row")  # a read for every row is what it means
+        take(large_file, 400, "256MiB", "row")
+
+
+def test_rows_of_data_beyond_memory_are_told_of_once(large_file):
+    with pytest.warns(ReloadWarning, match="about [0-9]+ times an epoch") as told:
+        loader = take(large_file, 400, MEMORY, "row")
+    assert len(told) == 1
+    times = int(re.search("about ([0-9]+) times", str(told[0].message))[1])
+    run = loader.view().run
+    epochs = 400 * run.batch_size / run.num_sequences
+    seen = loader.stats()["pages_loaded"] / len(run.datasets[0].index) / epochs
+    assert seen / 1.5 < times < seen * 1.5
 
 
 @pytest.mark.parametrize(("memory", "batch_size"), [(16, 1), (24, 4), (32, 4), (64, 8)])

@@ -17,8 +17,8 @@ pub struct Awaited {
     pub num_bytes: usize,
     /// Threads that decode and write, and those of them that have no work.
     pub workers: (usize, usize),
-    /// Threads that fetch from afar, and those of them that have no work.
-    pub fetchers: (usize, usize),
+    /// Fetches from afar that are under way, and the most that may be.
+    pub fetches: (usize, usize),
 }
 
 impl Engine {
@@ -26,9 +26,9 @@ impl Engine {
     pub fn awaited(&self) -> Result<Awaited> {
         self.check_process()?;
         let source: &dyn PageSource = &*self.shared.source;
-        let (pages, idle, idle_fetchers) = {
+        let (pages, idle, num_fetching) = {
             let state = self.shared.lock();
-            (state.awaited(), state.num_idle, state.num_idle_fetchers)
+            (state.awaited(), state.num_idle, state.num_fetching)
         };
         let place = |&page: &u64| {
             let nowhere = Error::new(Kind::Cancelled, "");
@@ -42,7 +42,7 @@ impl Engine {
                 .map(|&page| source.entry(page).unwrap_or_default().stored_size)
                 .sum(),
             workers: (self.shared.config.num_threads, idle),
-            fetchers: (source.num_in_flight(), idle_fetchers),
+            fetches: (num_fetching, source.num_in_flight()),
         })
     }
 }

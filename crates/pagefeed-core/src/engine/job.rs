@@ -15,8 +15,6 @@ use crate::storage::Fetched;
 /// Work of a thread outside the lock.
 #[expect(clippy::large_enum_variant, reason = "a thread holds one value")]
 pub(super) enum Job {
-    /// Read pages that are neighbours, to decode them later.
-    Fetch(Vec<LoadJob>),
     /// Decode a page; read it first if it was not fetched.
     Load(LoadJob),
     Gather(GatherJob),

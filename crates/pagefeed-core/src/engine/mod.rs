@@ -52,7 +52,7 @@ use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Instant, Mutex, MutexGuard, PoisonError};
 use plan::{PageNumbers, PreparedPlan};
 use schedule::State;
-use worker::{Role, Shared, unlock};
+use worker::{Shared, unlock};
 
 /// Runs plans; dropping it stops and joins its threads.
 ///
@@ -71,7 +71,7 @@ impl Engine {
     pub fn rehearsing(source: Arc<dyn PageSource>, config: EngineConfig) -> Result<Self> {
         config.check()?;
         Ok(Self {
-            shared: Arc::new(Shared::new(source, config)),
+            shared: Arc::new(Shared::new(source, config, true)),
             threads: Mutex::default(),
             page_numbers: Mutex::default(),
             rehearsed: Some(Mutex::default()),
@@ -88,26 +88,21 @@ impl Engine {
     /// Starts the threads; where the system gives no more, those there are do the work.
     pub fn new(source: Arc<dyn PageSource>, config: EngineConfig) -> Result<Self> {
         config.check()?;
-        let num_workers = config.num_threads;
-        let workers = std::iter::repeat_n(Role::Worker, num_workers);
-        let fetchers = std::iter::repeat_n(Role::Fetcher, source.num_in_flight());
+        let num_threads = config.num_threads;
         let engine = Self {
-            shared: Arc::new(Shared::new(source, config)),
+            shared: Arc::new(Shared::new(source, config, false)),
             threads: Mutex::default(),
             page_numbers: Mutex::default(),
             rehearsed: None,
         };
-        for (number, role) in workers.chain(fetchers).enumerate() {
+        for number in 0..num_threads {
             let shared = Arc::clone(&engine.shared);
             let started = thread::Builder::new()
                 .name(format!("pagefeed-{number}"))
-                .spawn(move || worker::run(&shared, role));
+                .spawn(move || worker::run(&shared));
             match started {
                 Ok(thread) => engine.lock_threads().push(ManuallyDrop::new(thread)),
-                // Each role needs one.
-                Err(error) if number == 0 || number == num_workers => {
-                    return Err(Error::no_thread(&error));
-                }
+                Err(error) if number == 0 => return Err(Error::no_thread(&error)),
                 Err(_) => {}
             }
         }
@@ -230,7 +225,7 @@ impl Engine {
         Ok(stats)
     }
 
-    /// Stops and joins the threads; a page being loaded is finished first. A thread that
+    /// Stops and joins the threads; pages being loaded are finished first. A thread that
     /// waits for a batch gets [`Kind::Cancelled`], and so does every later call.
     pub fn close(&self) {
         if self.shared.is_forked() {
@@ -248,7 +243,7 @@ impl Engine {
                 let _ = thread.join();
             }
         }
-        let mut state = self.shared.lock();
+        let mut state = self.shared.wait_for_fetches();
         state.release();
         unlock(state);
     }

@@ -4,9 +4,9 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::Page;
-use super::job::Job;
+use super::job::{Job, LoadJob};
 use super::schedule::State;
-use super::worker::{Role, Shared};
+use super::worker::Shared;
 use crate::error::Result;
 use crate::page::PageOpener;
 use crate::tokens::{TokenPage, Tokens};
@@ -34,6 +34,13 @@ impl Rehearsed {
     }
 }
 
+/// Work that has begun.
+#[expect(clippy::large_enum_variant, reason = "there is little of it")]
+enum Running {
+    Job(Job),
+    Fetch(Vec<LoadJob>),
+}
+
 /// Pages of each kind that are read, to know how large they are in memory.
 const NUM_READ: usize = 2;
 
@@ -45,30 +52,28 @@ pub(super) fn rehearse(
     rehearsed: &mut Rehearsed,
 ) -> Result<()> {
     let source = &*shared.source;
-    let threads = [
-        (Role::Worker, shared.config.num_threads),
-        (Role::Fetcher, source.num_in_flight()),
-    ];
-    let (mut idle, mut running) = (threads.map(|(_, count)| count), VecDeque::new());
+    let (mut num_idle, mut running) = (shared.config.num_threads, VecDeque::new());
     let mut opener = PageOpener::default();
     loop {
-        for (number, (role, _)) in threads.into_iter().enumerate() {
-            while idle[number] > 0
-                && let Some(job) = state.next_job(role, source)
-            {
-                idle[number] -= 1;
-                running.push_back((number, job));
-            }
+        while num_idle > 0
+            && let Some(job) = state.next_job(source)
+        {
+            num_idle -= 1;
+            running.push_back(Running::Job(job));
         }
-        let Some((number, job)) = running.pop_front() else {
-            return Ok(());
-        };
-        idle[number] += 1;
-        match job {
-            Job::Fetch(jobs) => {
+        let fetches = state.begin_fetches(source).into_iter();
+        running.extend(fetches.map(Running::Fetch));
+        let job = match running.pop_front() {
+            None => return Ok(()),
+            Some(Running::Fetch(jobs)) => {
                 let nothing = jobs.iter().map(|_| Vec::new()).collect();
                 state.end_fetch(jobs, Ok(nothing));
+                continue;
             }
+            Some(Running::Job(job)) => job,
+        };
+        num_idle += 1;
+        match job {
             Job::Load(mut job) => {
                 rehearsed.loaded.push(job.page.page);
                 let (kind, _) = state.thought_of(source, job.slot);

@@ -4,7 +4,7 @@ use super::Page;
 use crate::error::{Error, Result};
 use crate::index::Indexed;
 use crate::page::PageOpener;
-use crate::storage::Fetched;
+use crate::storage::{Fetched, Waiting};
 use crate::tokens::TokenPage;
 
 /// Facts for the scheduler about a page or a bundle.
@@ -118,7 +118,7 @@ pub trait PageSource: Send + Sync {
         entry.decoded_size
     }
 
-    /// Pages that are best fetched at one time, ahead of being decoded; 0 if decoding a
+    /// Fetches that are best under way at one time, ahead of decoding; 0 if decoding a
     /// page may as well read it, as of local files.
     fn num_in_flight(&self) -> usize {
         let column = self.column();
@@ -127,10 +127,20 @@ pub trait PageSource: Send + Sync {
 
     /// Reads what is needed to decode each of `pages`, unless the source keeps it.
     /// Called only for pages in flight.
-    fn fetch(&self, pages: &[u64]) -> Result<Vec<Fetched>> {
-        match self.column() {
-            Some(column) => column.fetch(pages, |page| column.index.run_ranges(page, true)),
-            None => Ok(pages.iter().map(|_| Fetched::default()).collect()),
+    fn fetch<'a>(&'a self, pages: &'a [u64]) -> Waiting<'a, Result<Vec<Fetched>>> {
+        Box::pin(async move {
+            let Some(column) = self.column() else {
+                return Ok(pages.iter().map(|_| Fetched::default()).collect());
+            };
+            let ranges = |page| column.index.run_ranges(page, true);
+            column.fetch(pages, ranges).await
+        })
+    }
+
+    /// Runs a fetch to its end; returns at once.
+    fn spawn(&self, fetch: Waiting<'static, ()>) {
+        if let Some(column) = self.column() {
+            column.storage.spawn(fetch);
         }
     }
 

@@ -5,11 +5,12 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use super::*;
 use crate::fields::{Field, Fields};
-use crate::storage::Fetched;
+use crate::storage::{Fetched, Waiting};
 use crate::tokens::{TokenPage, Tokens};
 
 mod ahead;
@@ -92,14 +93,8 @@ impl Formula {
         }
         std::thread::sleep(self.delay);
     }
-}
 
-impl PageSource for Formula {
-    fn num_in_flight(&self) -> usize {
-        self.in_flight
-    }
-
-    fn fetch(&self, pages: &[u64]) -> Result<Vec<Fetched>> {
+    fn fetch_now(&self, pages: &[u64]) -> Result<Vec<Fetched>> {
         self.fetched.lock().unwrap().push(pages.to_vec());
         let mut fetching = self.fetching.lock().unwrap();
         fetching.0 += 1;
@@ -107,6 +102,10 @@ impl PageSource for Formula {
         drop(fetching);
         self.wait();
         self.fetching.lock().unwrap().0 -= 1;
+        assert!(
+            !pages.iter().any(|page| self.panics.contains(page)),
+            "a bad page"
+        );
         if pages.iter().any(|page| self.lost.contains(page)) {
             return Err(Error::new(
                 Kind::Io(std::io::ErrorKind::TimedOut),
@@ -114,6 +113,24 @@ impl PageSource for Formula {
             ));
         }
         Ok(pages.iter().map(|_| Fetched::default()).collect())
+    }
+}
+
+impl PageSource for Formula {
+    fn num_in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    fn fetch<'a>(&'a self, pages: &'a [u64]) -> Waiting<'a, Result<Vec<Fetched>>> {
+        Box::pin(async { self.fetch_now(pages) })
+    }
+
+    /// Each fetch blocks a thread.
+    fn spawn(&self, mut fetch: Waiting<'static, ()>) {
+        std::thread::spawn(move || {
+            let is_done = fetch.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert!(is_done.is_ready());
+        });
     }
 
     fn decode(&self, page: u64, _: Loading<'_>) -> Result<Page> {

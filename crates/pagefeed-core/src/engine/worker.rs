@@ -1,8 +1,11 @@
 //! The threads: take a job, do it, say so.
 
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::task::Poll;
 
 use super::assembly;
 use super::assembly::buffer::Buffer;
@@ -18,16 +21,7 @@ use crate::page::PageOpener;
 use crate::storage::Fetched;
 use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError, process_id, thread};
 
-/// Task of a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// Loads pages, or decodes those that were fetched, and writes batches.
-    Worker,
-    /// Fetches pages, and waits most of the time.
-    Fetcher,
-}
-
-/// State shared between the threads and the consumer.
+/// State shared between the threads, the fetches and the consumer.
 pub struct Shared {
     pub source: Arc<dyn PageSource>,
     pub config: Arc<EngineConfig>,
@@ -36,17 +30,17 @@ pub struct Shared {
     pub plan_bytes: Arc<AtomicUsize>,
     /// Workers wait here for work.
     work: Condvar,
-    /// Wakes fetching threads.
-    fetches: Condvar,
-    /// The consumer waits here for the batch at the head.
+    /// The consumer waits here for the batch at the head; who closes, for the last fetch.
     pub settled: Condvar,
     /// Process that started the threads. A forked child has none of them, and the lock
     /// may be held by a thread that does not exist there.
     process: u32,
+    /// Whether no thread works and nothing is fetched.
+    is_rehearsing: bool,
 }
 
 impl Shared {
-    pub fn new(source: Arc<dyn PageSource>, config: EngineConfig) -> Self {
+    pub fn new(source: Arc<dyn PageSource>, config: EngineConfig, is_rehearsing: bool) -> Self {
         let config = Arc::new(config);
         let state = State::new(Arc::clone(&config), source.num_in_flight() > 0);
         Self {
@@ -55,9 +49,9 @@ impl Shared {
             state: Mutex::new(state),
             config,
             work: Condvar::new(),
-            fetches: Condvar::new(),
             settled: Condvar::new(),
             process: process_id(),
+            is_rehearsing,
         }
     }
 
@@ -77,69 +71,66 @@ impl Shared {
         self.state.peek()
     }
 
-    /// Releases the lock, and then wakes a sleeping thread of each kind if there may be
-    /// work for it: woken before, it would sleep again at the lock. That one wakes the
-    /// next: no other worker is woken before it has looked for work.
-    pub fn wake(&self, mut state: MutexGuard<'_, State>) {
-        let wakes_worker = self.takes_sleeper(&mut state, Role::Worker);
-        let wakes_fetcher = self.takes_sleeper(&mut state, Role::Fetcher);
+    /// Begins the fetches that may begin, and releases the lock. Then wakes a sleeping
+    /// worker if there may be work for it: woken before, it would sleep again at the lock.
+    /// That one wakes the next: no other is woken before it has looked for work.
+    pub fn wake(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+        if self.is_rehearsing {
+            return;
+        }
+        let fetches = state.begin_fetches(&*self.source);
+        let is_idle = state.num_idle > 0 && !state.is_woken;
+        let wakes_worker = is_idle && state.has_work(&*self.source);
+        if wakes_worker {
+            state.num_idle -= 1;
+            state.is_woken = true;
+        }
         drop(state);
         if wakes_worker {
             self.work.notify_one();
         }
-        if wakes_fetcher {
-            self.fetches.notify_one();
-        }
+        self.start(fetches);
     }
 
-    /// Whether a sleeping thread is to be woken. If so, it counts as awake.
-    fn takes_sleeper(&self, state: &mut State, role: Role) -> bool {
-        let source = &*self.source;
-        match role {
-            Role::Worker => {
-                let takes = state.num_idle > 0 && !state.is_woken && state.has_work(role, source);
-                state.num_idle -= usize::from(takes);
-                state.is_woken |= takes;
-                takes
-            }
-            Role::Fetcher => {
-                let takes = state.num_idle_fetchers > 0 && state.has_work(role, source);
-                state.num_idle_fetchers -= usize::from(takes);
-                takes
-            }
+    fn start(self: &Arc<Self>, fetches: Vec<Vec<LoadJob>>) {
+        for jobs in fetches {
+            let shared = Arc::clone(self);
+            let fetch = Fetch { shared, jobs };
+            self.source.spawn(Box::pin(fetch.run()));
         }
     }
 
     /// Wakes everybody, to see that the engine stops.
     pub fn wake_all(&self) {
         self.work.notify_all();
-        self.fetches.notify_all();
         self.settled.notify_all();
     }
 
-    /// Sleeps until there may be work.
-    fn sleep<'a>(&self, mut state: MutexGuard<'a, State>, role: Role) -> MutexGuard<'a, State> {
-        let woken = match role {
-            Role::Worker => {
-                state.num_idle += 1;
-                if self.takes_sleeper(&mut state, Role::Fetcher) {
-                    self.fetches.notify_one();
-                }
-                self.work.wait(state)
-            }
-            Role::Fetcher => {
-                state.num_idle_fetchers += 1;
-                if self.takes_sleeper(&mut state, Role::Worker) {
-                    self.work.notify_one();
-                }
-                self.fetches.wait(state)
-            }
-        };
-        woken.unwrap_or_else(PoisonError::into_inner)
+    /// Waits until no fetch is under way.
+    pub fn wait_for_fetches(&self) -> MutexGuard<'_, State> {
+        let mut state = self.lock();
+        while state.num_fetching > 0 {
+            let woken = self.settled.wait(state);
+            state = woken.unwrap_or_else(PoisonError::into_inner);
+        }
+        state
+    }
+
+    /// Begins the fetches that may begin; without any, sleeps until there may be work.
+    fn sleep<'a>(self: &'a Arc<Self>, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let fetches = state.begin_fetches(&*self.source);
+        if fetches.is_empty() {
+            state.num_idle += 1;
+            let woken = self.work.wait(state);
+            return woken.unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(state);
+        self.start(fetches);
+        self.lock()
     }
 
     /// Takes the memory of a batch back from the consumer.
-    pub fn take_back(&self, buffer: Buffer) {
+    pub fn take_back(self: &Arc<Self>, buffer: Buffer) {
         if self.is_forked() {
             return;
         }
@@ -159,8 +150,8 @@ pub(super) fn unlock(mut state: MutexGuard<'_, State>) {
 }
 
 /// The life of a thread.
-pub(super) fn run(shared: &Shared, role: Role) {
-    let panicked = catch_unwind(AssertUnwindSafe(|| work(shared, role))).is_err();
+pub(super) fn run(shared: &Arc<Shared>) {
+    let panicked = catch_unwind(AssertUnwindSafe(|| work(shared))).is_err();
     if panicked {
         shared.lock().fail_all(Error::internal(
             "the engine's scheduler failed; this is a defect of pagefeed: please report it",
@@ -169,33 +160,25 @@ pub(super) fn run(shared: &Shared, role: Role) {
     }
 }
 
-fn work(shared: &Shared, role: Role) {
+fn work(shared: &Arc<Shared>) {
     let source = &*shared.source;
     limit_pages(Budget::largest_page(&shared.config));
     let mut opener = PageOpener::default();
     let mut loose = LooseSlices::default();
     let mut state = shared.lock();
     loop {
-        if role == Role::Worker {
-            state.is_woken = false;
-        }
-        let Some(job) = state.next_job(role, source) else {
+        state.is_woken = false;
+        let Some(job) = state.next_job(source) else {
             if state.is_stopping {
                 return;
             }
-            state = shared.sleep(state, role);
+            state = shared.sleep(state);
             continue;
         };
         let garbage = state.take_garbage();
         shared.wake(state);
         garbage.discard();
         state = match job {
-            Job::Fetch(jobs) => {
-                let result = fetch(shared, &jobs);
-                let mut state = shared.lock();
-                state.end_fetch(jobs, result);
-                state
-            }
             Job::Load(mut job) => {
                 job.scratch_before = opener.kept_bytes();
                 let result = load(shared, &mut opener, &mut job);
@@ -221,8 +204,7 @@ fn work(shared: &Shared, role: Role) {
                 state
             }
         };
-        if state.is_awaited && state.head_is_settled() {
-            state.is_awaited = false;
+        if state.take_awaited() {
             drop(state); // The consumer needs it as soon as it is awake.
             shared.settled.notify_all();
             // If all processors are busy with work, the consumer would otherwise
@@ -233,16 +215,58 @@ fn work(shared: &Shared, role: Role) {
     }
 }
 
-/// Fetches the pages of some loads; returns what was read for each load.
-fn fetch(shared: &Shared, jobs: &[LoadJob]) -> Result<Vec<Vec<Fetched>>> {
-    let pages: Vec<Vec<u64>> = jobs.iter().map(LoadJob::pages).collect();
-    let first = jobs.first().map_or(0, LoadJob::first_page);
-    catch_panic(|| {
-        let mut fetched = shared.source.fetch(&pages.concat())?.into_iter();
+/// A fetch of pages that are neighbours, to decode them later.
+struct Fetch {
+    shared: Arc<Shared>,
+    /// Loads of the pages; none once the fetch has ended.
+    jobs: Vec<LoadJob>,
+}
+
+impl Fetch {
+    async fn run(mut self) {
+        let result = self.fetched().await;
+        self.end(result);
+    }
+
+    /// What was read for each load.
+    async fn fetched(&self) -> Result<Vec<Vec<Fetched>>> {
+        let source = &*self.shared.source;
+        let pages: Vec<Vec<u64>> = self.jobs.iter().map(LoadJob::pages).collect();
+        let all = pages.concat();
+        let mut fetch = pin!(source.fetch(&all));
+        let polled = poll_fn(|context| {
+            let polled = catch_panic(|| Ok(fetch.as_mut().poll(context)));
+            polled.unwrap_or_else(|error| Poll::Ready(Err(error)))
+        });
+        let mut fetched = polled.await?.into_iter();
         let of_each = |pages: &Vec<u64>| fetched.by_ref().take(pages.len()).collect();
         Ok(pages.iter().map(of_each).collect())
-    })
-    .map_err(|error| shared.source.locate(error, first))
+    }
+
+    fn end(&mut self, result: Result<Vec<Vec<Fetched>>>) {
+        let jobs = std::mem::take(&mut self.jobs);
+        let first = jobs.first().map_or(0, LoadJob::first_page);
+        let result = result.map_err(|error| self.shared.source.locate(error, first));
+        let mut state = self.shared.lock();
+        state.end_fetch(jobs, result);
+        let is_awaited = state.take_awaited();
+        let is_closing = state.is_stopping;
+        let garbage = state.take_garbage();
+        self.shared.wake(state);
+        if is_awaited || is_closing {
+            self.shared.settled.notify_all();
+        }
+        garbage.discard();
+    }
+}
+
+impl Drop for Fetch {
+    /// A fetch that is dropped has no answer.
+    fn drop(&mut self) {
+        if !self.jobs.is_empty() {
+            self.end(Err(Error::internal("a fetch of pages was dropped")));
+        }
+    }
 }
 
 /// Loads a page. The opener is made again after a panic, since its state is unknown.

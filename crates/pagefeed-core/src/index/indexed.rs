@@ -34,7 +34,7 @@ pub struct Lacking {
 impl Indexed {
     /// Fetches ranges of several pages, unless they may as well be read when they are
     /// decoded.
-    pub(crate) fn fetch(
+    pub(crate) async fn fetch(
         &self,
         pages: &[u64],
         mut ranges: impl FnMut(u64) -> Result<FileRanges>,
@@ -44,7 +44,7 @@ impl Indexed {
         }
         let mut located = |&page: &u64| ranges(page).map_err(|error| self.locate_page(error, page));
         let ranges: Vec<FileRanges> = pages.iter().map(&mut located).collect::<Result<_>>()?;
-        fetch(&*self.storage, &ranges)
+        fetch(&*self.storage, &ranges).await
     }
 
     /// Adds file and location of a page to an error.

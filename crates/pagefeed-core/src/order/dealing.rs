@@ -2,9 +2,7 @@
 //!
 //! The sequences of a rank in a stretch are sorted by cost, and stand at the quantiles
 //! of a sequence that spreads evenly: the second of Sobol's, scrambled as Owen does it.
-//! Each bit of a number is turned by a keyed hash of the bits before it. So the numbers
-//! are the leaves of a tree, and in order once the halves of each branch are: which
-//! takes a hash for a branch, not one for each bit of each number.
+//! Each bit of a number is turned by a keyed hash of the bits before it.
 
 use super::mixed;
 use crate::error::{Error, Result};
@@ -123,49 +121,39 @@ impl Dealing {
             }
         }
         work.by_cost.sort_unstable();
-        self.order_slots(positions, count, work);
-        let free = work.slots.iter().filter(|&&slot| !stays(slot as usize));
-        for (&(_, slot), &free) in work.by_cost.iter().zip(free) {
+        self.order_slots(positions, count, &mut work.by_quantile);
+        let slots = work.by_quantile.iter().map(|&(.., slot)| slot);
+        let free = slots.filter(|&slot| !stays(slot as usize));
+        for (&(_, slot), free) in work.by_cost.iter().zip(free) {
             put[slot as usize] = free as i32;
         }
     }
 
     /// Sorts the slots of a rank by quantile.
-    fn order_slots(&self, positions: Positions, count: usize, work: &mut Work) {
-        let (runs, numbers) = (&mut work.runs, &mut work.numbers);
-        let (slots, drawn) = (&mut work.slots, &mut work.drawn);
-        runs.clear();
-        numbers.clear();
-        // Slots of a number, of which the first may have begun before this stretch.
-        let together = self.num_ranks.saturating_mul(self.bucket);
-        let size = (together / positions.apart) as usize;
-        let first = positions.first / together;
-        let mut begin = 0;
-        let mut end = (together - positions.first % together).div_ceil(positions.apart) as usize;
-        for bucket in first.. {
-            numbers.push(u64::from(sobol(bucket)) << 32 | runs.len() as u64);
-            runs.push((begin as u32, end.min(count) as u32));
-            if end >= count {
-                break;
-            }
-            (begin, end) = (end, end + size);
-        }
-        numbers.sort_unstable();
+    fn order_slots(&self, positions: Positions, count: usize, slots: &mut Vec<(u64, u64, u32)>) {
+        let mut last = None;
         slots.clear();
-        turn(numbers, LEVELS, self.keys[0], &mut |group| {
-            let all = || {
-                let run = |bucket: &u64| runs[(*bucket & u64::from(u32::MAX)) as usize];
-                group.iter().map(run).flat_map(|(begin, end)| begin..end)
+        slots.extend((0..count).map(|slot| {
+            let position = positions.at(slot);
+            let number = position / self.num_ranks / self.bucket;
+            let quantile = match last {
+                Some((same, quantile)) if same == number => quantile,
+                _ => self.quantile(number),
             };
-            if self.bucket == 1 && !self.exact {
-                slots.extend(all());
-                return;
-            }
-            drawn.clear();
-            drawn.extend(all().map(|slot| (self.drawn(positions.at(slot as usize)), slot)));
-            drawn.sort_unstable();
-            slots.extend(drawn.iter().map(|&(_, slot)| slot));
-        });
+            last = Some((number, quantile));
+            (quantile, self.drawn(position), slot as u32)
+        }));
+        slots.sort_unstable();
+    }
+
+    /// Returns the quantile of a number.
+    fn quantile(&self, number: u64) -> u64 {
+        let bits = u64::from(sobol(number));
+        (0..LEVELS).fold(bits, |turned, level| {
+            // The branches of the tree of bits, numbered level by level.
+            let branch = bits >> level >> 1 | 1 << (LEVELS - 1 - level);
+            turned ^ mixed(branch, self.keys[0]) >> 63 << level
+        })
     }
 
     /// Returns what orders positions of one quantile: the slot in a bucket, then the
@@ -202,12 +190,7 @@ impl Positions {
 #[derive(Debug, Default)]
 struct Work {
     by_cost: Vec<(u64, u32)>,
-    /// Range of slots of each number.
-    runs: Vec<(u32, u32)>,
-    /// Upper bits of each number, which its run shares.
-    numbers: Vec<u64>,
-    slots: Vec<u32>,
-    drawn: Vec<(u64, u32)>,
+    by_quantile: Vec<(u64, u64, u32)>,
 }
 
 /// Returns the first bits of a number of the second of Sobol's sequences.
@@ -219,31 +202,6 @@ fn sobol(index: u64) -> u32 {
         bits ^= bits >> step & unset;
     }
     (bits.reverse_bits() >> (64 - LEVELS)) as u32
-}
-
-/// Visits sorted numbers of `bits` bits above the lower 32. Each bit is flipped by a
-/// hash of the bits before it, which scrambles the order and keeps equal numbers
-/// together.
-fn turn(numbers: &[u64], bits: u32, key: Key, visit: &mut impl FnMut(&[u64])) {
-    let mut bits = bits;
-    while numbers.len() > 1 && bits > 0 {
-        bits -= 1;
-        let split = numbers.partition_point(|key| key >> 32 >> bits & 1 == 0);
-        if split == 0 || split == numbers.len() {
-            continue;
-        }
-        // The branches of the tree, numbered level by level.
-        let branch = numbers[0] >> 32 >> bits >> 1 | 1 << (LEVELS - 1 - bits);
-        let (low, high) = numbers.split_at(split);
-        let is_turned = mixed(branch, key) >> 63 == 1;
-        let (before, behind) = if is_turned { (high, low) } else { (low, high) };
-        turn(before, bits, key, visit);
-        turn(behind, bits, key, visit);
-        return;
-    }
-    if !numbers.is_empty() {
-        visit(numbers);
-    }
 }
 
 #[cfg(test)]
@@ -263,47 +221,15 @@ mod tests {
         }
     }
 
-    /// A number of `LEVELS` bits, each turned by a hash of those before it.
-    fn scrambled(key: u64) -> u64 {
-        let value = u64::from(sobol(key));
-        (0..LEVELS).fold(value, |turned, behind| {
-            let branch = value >> behind >> 1 | 1 << (LEVELS - 1 - behind);
-            turned ^ mixed(branch, KEYS[0]) >> 63 << behind
-        })
-    }
-
-    /// Sorts the slots of a rank by their quantile, worked out for each.
-    fn by_quantile(dealing: Dealing, positions: Positions, count: usize) -> Vec<u32> {
-        let mut slots: Vec<u32> = (0..count as u32).collect();
-        slots.sort_by_key(|&slot| {
-            let position = positions.at(slot as usize);
-            let key = position / dealing.num_ranks / dealing.bucket;
-            let drawn = dealing.drawn(position);
-            (scrambled(key), drawn)
-        });
-        slots
-    }
-
     #[test]
-    fn slots_are_in_the_order_of_their_quantiles() {
-        for (num_ranks, exact, bucket) in [
-            (1, false, 1),
-            (3, false, 1),
-            (3, true, 1),
-            (2, true, 7),
-            (2, false, 7),
-        ] {
-            let dealing = dealing(num_ranks, exact, bucket);
-            // The last begins where numbers of 24 bits are used up.
-            for first in [0, 1, 977, (1 << 24) * num_ranks * bucket - 40] {
-                let apart = if exact { 1 } else { num_ranks };
-                let positions = Positions { first, apart };
-                for count in [1, 2, 50, 600] {
-                    let mut work = Work::default();
-                    dealing.order_slots(positions, count, &mut work);
-                    assert_eq!(work.slots, by_quantile(dealing, positions, count));
-                }
-            }
+    fn quantiles_spread_evenly() {
+        let dealing = dealing(1, false, 1);
+        for first in [0, 48, 1 << 30] {
+            let mut eighths: Vec<u64> = (first..first + 8)
+                .map(|number| dealing.quantile(number) >> (LEVELS - 3))
+                .collect();
+            eighths.sort_unstable();
+            assert!(eighths.into_iter().eq(0..8));
         }
     }
 

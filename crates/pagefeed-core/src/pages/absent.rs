@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::engine::{ExtraReads, Loading, Page, PageEntry, PageSlice, PageSource, SliceReads};
 use crate::error::{Error, Result};
 use crate::index::Indexed;
-use crate::storage::Fetched;
+use crate::storage::{Fetched, Waiting};
 use crate::tokens::{Numbers, TokenPage};
 
 /// Pages of tokens whose aligned columns are in the order of batches. Columns that the
@@ -48,7 +48,7 @@ impl PageSource for WithAbsent {
         self.pages.decoded_size(entry)
     }
 
-    fn fetch(&self, pages: &[u64]) -> Result<Vec<Fetched>> {
+    fn fetch<'a>(&'a self, pages: &'a [u64]) -> Waiting<'a, Result<Vec<Fetched>>> {
         self.pages.fetch(pages)
     }
 

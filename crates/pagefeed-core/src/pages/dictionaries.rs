@@ -1,13 +1,15 @@
 //! Decoded dictionaries and the like, kept inside a byte budget.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 
 use crate::error::Result;
-use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::tokens::Dictionary;
 
 /// Identity of a dictionary: index, file, offset.
@@ -25,8 +27,6 @@ pub struct Cache<V> {
     entries: Mutex<Entries<V>>,
     /// Bytes of the kept values, for readers that do not take the lock.
     num_bytes: AtomicUsize,
-    /// Signals the end of a fetch to the threads that wait for it.
-    settled: Condvar,
 }
 
 /// Decoded dictionaries.
@@ -35,11 +35,11 @@ pub type DictionaryCache = Cache<KeptDictionary>;
 /// Says who fetches a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// No thread: it is kept.
+    /// None: it is kept.
     Nobody,
     /// The caller.
     Caller,
-    /// Another thread, which is fetching it or has fetched it.
+    /// Another, which is fetching it or has fetched it.
     Another,
 }
 
@@ -52,6 +52,8 @@ struct Entries<V> {
     /// Bytes of claimed values that arrived.
     claimed_bytes: usize,
     clock: u64,
+    /// Fetches that wait for claimed values.
+    waiting: Vec<Waker>,
 }
 
 /// A dictionary that is kept.
@@ -135,9 +137,9 @@ impl<V: Cached> Cache<V> {
                 bytes: 0,
                 claimed_bytes: 0,
                 clock: 0,
+                waiting: Vec::new(),
             }),
             num_bytes: AtomicUsize::new(0),
-            settled: Condvar::new(),
         }
     }
 
@@ -146,10 +148,13 @@ impl<V: Cached> Cache<V> {
         self.num_bytes.load(Ordering::Relaxed)
     }
 
-    /// Call after every change, under the lock.
-    fn count(&self, entries: &Entries<V>) {
+    /// Call after every change: counts what is held, and wakes those who wait for it.
+    fn release(&self, mut entries: MutexGuard<'_, Entries<V>>) {
         let num_bytes = entries.bytes + entries.claimed_bytes;
         self.num_bytes.store(num_bytes, Ordering::Relaxed);
+        let waiting = std::mem::take(&mut entries.waiting);
+        drop(entries);
+        waiting.into_iter().for_each(Waker::wake);
     }
 
     /// Returns who fetches the value of `key`. A caller that does must call
@@ -180,20 +185,24 @@ impl<V: Cached> Cache<V> {
             if entries.claimed_bytes > self.capacity {
                 entries.forget_others(&key);
             }
-            self.count(&entries);
         }
-        self.settled.notify_all();
+        self.release(entries);
     }
 
-    /// Waits for another thread's fetch of `key`; `None` if the value is kept by now,
-    /// could not be fetched, or was dropped.
-    pub fn wait(&self, key: &Key) -> Option<Bytes> {
-        let mut entries = self.lock();
-        while let Some(None) = entries.claimed.get(key) {
-            let woken = self.settled.wait(entries);
-            entries = woken.unwrap_or_else(PoisonError::into_inner);
-        }
-        entries.claimed.get(key).cloned().flatten()
+    /// Waits for another fetch of `key`; `None` if the value is kept by now, could not be
+    /// fetched, or was dropped.
+    pub async fn wait(&self, key: &Key) -> Option<Bytes> {
+        let came = |context: &mut Context<'_>| {
+            let mut entries = self.lock();
+            match entries.claimed.get(key) {
+                Some(None) => {
+                    entries.waiting.push(context.waker().clone());
+                    Poll::Pending
+                }
+                came => Poll::Ready(came.cloned().flatten()),
+            }
+        };
+        poll_fn(came).await
     }
 
     /// Whether there is a value for `key`.
@@ -217,9 +226,7 @@ impl<V: Cached> Cache<V> {
             // Another attempt fetches it again.
             Err(_) => entries.give_up(&key),
         }
-        self.count(&entries);
-        drop(entries);
-        self.settled.notify_all();
+        self.release(entries);
         made
     }
 
@@ -239,9 +246,20 @@ impl<V: Cached> Cache<V> {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
     use super::*;
     use crate::error::Error;
     use crate::tokens::Tokens;
+
+    /// What came of a value that others fetch; `None` if it is on its way.
+    fn came(cache: &DictionaryCache, key: &Key) -> Option<Option<Bytes>> {
+        let mut context = Context::from_waker(Waker::noop());
+        match pin!(cache.wait(key)).as_mut().poll(&mut context) {
+            Poll::Ready(came) => Some(came),
+            Poll::Pending => None,
+        }
+    }
 
     #[test]
     fn the_least_recently_used_go_first_and_the_budget_holds() {
@@ -287,7 +305,7 @@ mod tests {
         };
         cache.get_or_load(key, load).unwrap();
         assert_eq!(cache.claim(key), Claim::Nobody, "it is there");
-        assert_eq!(cache.wait(&key), None, "nothing is to come");
+        assert_eq!(came(&cache, &key), Some(None), "nothing is to come");
         cache.get_or_load((0, 0, 8), load).unwrap();
         assert_eq!(cache.claim(key), Claim::Caller, "it is gone");
     }
@@ -303,8 +321,9 @@ mod tests {
             assert!(cache.num_bytes() <= 100);
             assert_eq!(cache.num_bytes(), cache.summed_bytes());
         }
-        assert!(cache.wait(&(0, 0, 7)).is_some(), "the last is there");
-        assert_eq!(cache.wait(&(0, 0, 0)), None);
+        let last = came(&cache, &(0, 0, 7));
+        assert!(last.flatten().is_some(), "the last is there");
+        assert_eq!(came(&cache, &(0, 0, 0)), Some(None));
         assert_eq!(cache.claim((0, 0, 0)), Claim::Caller, "anew");
         assert_eq!(cache.claim((0, 0, 8)), Claim::Another, "on its way");
     }
@@ -315,12 +334,9 @@ mod tests {
         let key = (0, 0, 7);
         for bytes in [Some(Bytes::from_static(b"seven")), None] {
             assert_eq!(cache.claim(key), Claim::Caller);
-            let came = std::thread::scope(|scope| {
-                let others = [(); 3].map(|()| scope.spawn(|| cache.wait(&key)));
-                cache.settle(key, bytes.clone());
-                others.map(|other| other.join().unwrap())
-            });
-            assert_eq!(came, [(); 3].map(|()| bytes.clone()));
+            assert_eq!(came(&cache, &key), None, "it is on its way");
+            cache.settle(key, bytes.clone());
+            assert_eq!(came(&cache, &key), Some(bytes.clone()));
             assert_eq!(cache.num_bytes(), bytes.map_or(0, |bytes| bytes.len()));
             // A dictionary that cannot be decoded is fetched again.
             let failed = cache.get_or_load(key, || Err(Error::corrupt("bad")));

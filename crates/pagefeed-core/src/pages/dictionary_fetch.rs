@@ -20,7 +20,7 @@ pub(super) struct DictionaryFetch<'a> {
     dictionaries: &'a DictionaryCache,
     /// Fetched with these pages, for others as well.
     own: Vec<Share>,
-    /// Dictionaries that other threads fetch.
+    /// Dictionaries that other fetches bring.
     awaited: Vec<Share>,
 }
 
@@ -58,7 +58,7 @@ impl<'a> DictionaryFetch<'a> {
     }
 
     /// The pages, with the dictionaries that others fetch.
-    pub(super) fn complete(mut self, mut fetched: Vec<Fetched>) -> Vec<Fetched> {
+    pub(super) async fn complete(mut self, mut fetched: Vec<Fetched>) -> Vec<Fetched> {
         for share in std::mem::take(&mut self.own) {
             let bytes = fetched.get(share.page);
             let bytes = bytes.and_then(|page| page.find(&share.range));
@@ -67,7 +67,7 @@ impl<'a> DictionaryFetch<'a> {
             self.dictionaries.settle(share.key, bytes);
         }
         for share in std::mem::take(&mut self.awaited) {
-            if let Some(bytes) = self.dictionaries.wait(&share.key)
+            if let Some(bytes) = self.dictionaries.wait(&share.key).await
                 && let Some(page) = fetched.get_mut(share.page)
             {
                 page.add(share.range, bytes);
@@ -122,8 +122,7 @@ impl Indexed {
 }
 
 impl Drop for DictionaryFetch<'_> {
-    /// Ends claims of dictionaries that were not fetched, so that no thread waits for
-    /// them.
+    /// Ends claims of dictionaries that were not fetched, so that no fetch waits for them.
     fn drop(&mut self) {
         for share in &self.own {
             self.dictionaries.settle(share.key, None);

@@ -10,7 +10,7 @@ use crate::engine::{ExtraReads, Loading, Page, PageEntry, PageSource};
 use crate::error::{Error, Result};
 use crate::index::Indexed;
 use crate::infill::{Infilling, Postponed, arrange_lists};
-use crate::storage::Fetched;
+use crate::storage::{Fetched, Waiting};
 use crate::tokens::{PerToken, TokenPage, arrange};
 
 /// Bytes of a token, at most mostly.
@@ -97,7 +97,7 @@ impl PageSource for InfilledPages {
         self.pages.decoded_size(entry)
     }
 
-    fn fetch(&self, pages: &[u64]) -> Result<Vec<Fetched>> {
+    fn fetch<'a>(&'a self, pages: &'a [u64]) -> Waiting<'a, Result<Vec<Fetched>>> {
         self.pages.fetch(pages)
     }
 

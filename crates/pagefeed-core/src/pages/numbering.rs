@@ -7,7 +7,7 @@ use crate::engine::{ExtraReads, Loading, Page, PageEntry, PageSlice, PageSource,
 use crate::error::{Error, Result};
 use crate::pages::dictionaries::DictionaryCache;
 use crate::pages::row_ranges::SharedPages;
-use crate::storage::Fetched;
+use crate::storage::{Fetched, Waiting};
 
 /// Pages of several sources, numbered consecutively in their order.
 pub struct NumberedPages {
@@ -88,15 +88,24 @@ impl PageSource for NumberedPages {
         self.num_in_flight
     }
 
-    fn fetch(&self, pages: &[u64]) -> Result<Vec<Fetched>> {
-        let located = pages.iter().map(|&page| self.find(page));
-        let located: Vec<(usize, u64)> = located.collect::<Result<_>>()?;
-        let mut fetched = Vec::with_capacity(pages.len());
-        for same in located.chunk_by(|one, next| one.0 == next.0) {
-            let pages: Vec<u64> = same.iter().map(|(_, page)| *page).collect();
-            fetched.extend(self.source(same[0].0).fetch(&pages)?);
+    fn fetch<'a>(&'a self, pages: &'a [u64]) -> Waiting<'a, Result<Vec<Fetched>>> {
+        Box::pin(async move {
+            let located = pages.iter().map(|&page| self.find(page));
+            let located: Vec<(usize, u64)> = located.collect::<Result<_>>()?;
+            let mut fetched = Vec::with_capacity(pages.len());
+            for same in located.chunk_by(|one, next| one.0 == next.0) {
+                let pages: Vec<u64> = same.iter().map(|(_, page)| *page).collect();
+                fetched.extend(self.source(same[0].0).fetch(&pages).await?);
+            }
+            Ok(fetched)
+        })
+    }
+
+    fn spawn(&self, fetch: Waiting<'static, ()>) {
+        let mut sources = self.sources.iter().map(|numbered| &numbered.source);
+        if let Some(source) = sources.find(|source| source.num_in_flight() > 0) {
+            source.spawn(fetch);
         }
-        Ok(fetched)
     }
 
     fn decode(&self, page: u64, loading: Loading<'_>) -> Result<Page> {

@@ -15,7 +15,7 @@ use crate::pages::flat::{self, FlatField};
 use crate::pages::sizes::{entry_of, saturated};
 use crate::pages::token_ids::TokenIds;
 use crate::pages::{flat_slices, reader};
-use crate::storage::{Fetched, FileRanges};
+use crate::storage::{Fetched, FileRanges, Waiting};
 use crate::tokens::{Numbers, TokenPage};
 
 /// Pages of a column of lists of tokens.
@@ -201,13 +201,15 @@ impl PageSource for TokenColumn {
         })
     }
 
-    fn fetch(&self, pages: &[u64]) -> Result<Vec<Fetched>> {
-        let mut dictionaries = DictionaryFetch::new(&self.dictionaries);
-        let mut numbers = 0..;
-        let fetched = self.column.fetch(pages, |page| {
-            self.ranges(page, numbers.next().unwrap_or_default(), &mut dictionaries)
-        })?;
-        Ok(dictionaries.complete(fetched))
+    fn fetch<'a>(&'a self, pages: &'a [u64]) -> Waiting<'a, Result<Vec<Fetched>>> {
+        Box::pin(async move {
+            let mut dictionaries = DictionaryFetch::new(&self.dictionaries);
+            let mut numbers = 0..;
+            let ranges =
+                |page| self.ranges(page, numbers.next().unwrap_or_default(), &mut dictionaries);
+            let fetched = self.column.fetch(pages, ranges).await?;
+            Ok(dictionaries.complete(fetched).await)
+        })
     }
 
     fn decode(&self, page: u64, loading: Loading<'_>) -> Result<Page> {

@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
 use std::time::Duration;
 
 use arrow_array::builder::{Int32Builder, ListBuilder};
@@ -15,7 +17,7 @@ use pagefeed_core::index::{Indexed, Lacking};
 use pagefeed_core::page::PageOpener;
 use pagefeed_core::pages::dictionaries::DictionaryCache;
 use pagefeed_core::pages::token_column::TokenColumn;
-use pagefeed_core::storage::{FileId, Stamp, Storage};
+use pagefeed_core::storage::{Fetched, FileId, Stamp, Storage};
 use pagefeed_core::store::Store;
 use parquet::file::properties::WriterVersion;
 
@@ -98,6 +100,24 @@ fn column(folder: &Folder, fails: bool) -> (TokenColumn, Arc<Late>) {
     (column, storage)
 }
 
+/// Fetches pages, on a thread that waits for them.
+fn fetch(column: &TokenColumn, pages: &[u64]) -> Result<Vec<Fetched>> {
+    struct Waits(Thread);
+    impl Wake for Waits {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Waits(std::thread::current())));
+    let mut fetch = column.fetch(pages);
+    loop {
+        match fetch.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(fetched) => return fetched,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
 #[test]
 fn decoding_reads_nothing_that_another_fetch_brings() {
     let folder = Folder::new("fetching");
@@ -105,7 +125,7 @@ fn decoding_reads_nothing_that_another_fetch_brings() {
     let together = Barrier::new(4);
     let fetch = |pages: &[u64]| {
         together.wait();
-        column.fetch(pages).unwrap()
+        fetch(&column, pages).unwrap()
     };
     let fetched: Vec<_> = std::thread::scope(|scope| {
         let spawn = |pages: &'static [u64]| scope.spawn(|| fetch(pages));
@@ -131,13 +151,13 @@ fn a_fetch_that_fails_leaves_others_to_themselves() {
     let (column, storage) = column(&folder, true);
     let mut opener = PageOpener::default();
     std::thread::scope(|scope| {
-        let first = scope.spawn(|| column.fetch(&[0]).map(drop));
+        let first = scope.spawn(|| fetch(&column, &[0]).map(drop));
         std::thread::sleep(Duration::from_millis(50));
-        let others = column.fetch(&[1]).unwrap();
+        let others = fetch(&column, &[1]).unwrap();
         assert!(first.join().unwrap().is_err());
         column.read(&mut opener, 1, &others[0]).unwrap();
     });
-    let again = column.fetch(&[0]).unwrap();
+    let again = fetch(&column, &[0]).unwrap();
     column.read(&mut opener, 0, &again[0]).unwrap();
     assert_eq!(storage.num_dictionaries.load(Ordering::Relaxed), 2);
 }

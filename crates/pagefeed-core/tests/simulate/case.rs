@@ -62,6 +62,8 @@ impl Case {
                         Fault::Changed,
                         Fault::Panics,
                         Fault::Never,
+                        Fault::Breaks,
+                        Fault::Lost,
                     ]),
                     times: random.of(&[1, 2, usize::MAX]),
                 };

@@ -71,6 +71,17 @@ impl Consumer {
 
     pub fn live(self: Rc<Self>) {
         let source = Arc::clone(&self.case.source);
+        let storage = source.start();
+        // The machine may give no thread.
+        if storage.is_empty() == (source.in_flight == 0) {
+            self.use_engine();
+        }
+        source.end();
+        storage.into_iter().for_each(|thread| drop(thread.join()));
+    }
+
+    fn use_engine(self: Rc<Self>) {
+        let source = Arc::clone(&self.case.source);
         let gil = self.hold_gil();
         let made = Engine::new(
             Arc::clone(&source) as Arc<dyn PageSource>,

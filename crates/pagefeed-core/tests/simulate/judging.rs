@@ -83,6 +83,10 @@ impl Consumer {
             Fault::Panics => named.map_or(self.case.source.has_slices, |named| {
                 (named..named + 3).contains(&page)
             }),
+            // The first of the pages that are fetched together.
+            Fault::Breaks | Fault::Lost => {
+                named.map_or(self.case.source.has_slices, |named| named <= page)
+            }
             _ => named == Some(page),
         };
         let faults = self.case.source.faults.borrow();
@@ -92,7 +96,7 @@ impl Consumer {
                 Fault::Damaged => error.kind() == Kind::Checksum,
                 Fault::Short => error.kind() == Kind::Corrupt,
                 Fault::Changed => error.kind() == Kind::Stale,
-                Fault::Panics => error.kind() == Kind::Internal,
+                Fault::Panics | Fault::Breaks | Fault::Lost => error.kind() == Kind::Internal,
                 Fault::Never => error.kind() == Kind::Cancelled,
             };
             let mut near = near.clone().filter(|&batch| batch < total);

@@ -1,15 +1,17 @@
 //! Pages made of their numbers, and what befalls those who read them.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use pagefeed_core::engine::{Engine, Loading, Page, PageEntry, PageSlice, PageSource, SliceReads};
 use pagefeed_core::error::{Error, Kind, Result};
-use pagefeed_core::storage::Fetched;
+use pagefeed_core::storage::{Fetched, Waiting};
 use pagefeed_core::sync::simulated::{self, Random, sleep};
+use pagefeed_core::sync::thread::{Builder, JoinHandle};
 use pagefeed_core::sync::{Condvar, Mutex, PoisonError};
 use pagefeed_core::tokens::{TokenPage, Tokens};
 
@@ -28,11 +30,15 @@ pub enum Fault {
     Panics,
     /// The storage never answers.
     Never,
+    /// What waits for the storage panics.
+    Breaks,
+    /// What waits for the storage is dropped.
+    Lost,
 }
 
 impl Fault {
     fn is_of_storage(self) -> bool {
-        matches!(self, Self::Refused | Self::Changed | Self::Never)
+        !matches!(self, Self::Damaged | Self::Short | Self::Panics)
     }
 }
 
@@ -77,6 +83,9 @@ pub struct Made {
     /// Set when no thread wants an answer any more.
     stopped: Mutex<bool>,
     stop: Condvar,
+    /// Fetches that have not begun; none once no engine is left.
+    waiting: Mutex<Option<VecDeque<Waiting<'static, ()>>>>,
+    comes: Condvar,
     /// The engine itself, for a thread that collects it as garbage.
     pub garbage: RefCell<Option<Arc<Engine>>>,
     pub kept: AtomicUsize,
@@ -103,6 +112,8 @@ impl Made {
             gil: random.one_in(6).then(Arc::default),
             stopped: Mutex::default(),
             stop: Condvar::new(),
+            waiting: Mutex::new(Some(VecDeque::new())),
+            comes: Condvar::new(),
             garbage: RefCell::default(),
             kept: AtomicUsize::new(0),
             fetching: AtomicUsize::new(0),
@@ -113,6 +124,39 @@ impl Made {
     pub fn stop(&self) {
         *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.stop.notify_all();
+    }
+
+    /// Starts the threads of the storage.
+    pub fn start(self: &Arc<Self>) -> Vec<JoinHandle<()>> {
+        let start = |number| {
+            let this = Arc::clone(self);
+            let thread = Builder::new().name(format!("storage-{number}"));
+            thread.spawn(move || this.answer()).ok()
+        };
+        (0..self.in_flight).map_while(start).collect()
+    }
+
+    /// Ends the threads of the storage.
+    pub fn end(&self) {
+        *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.comes.notify_all();
+    }
+
+    /// The work of a thread of the storage.
+    fn answer(&self) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some(queue) = &mut *waiting {
+            let Some(mut fetch) = queue.pop_front() else {
+                let woken = self.comes.wait(waiting);
+                waiting = woken.unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            drop(waiting);
+            // One that waits for ever is dropped.
+            let polled = fetch.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            drop((polled, fetch));
+            waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
     /// Pages of a file, if the fault strikes a fetch, which may be of several of them.
@@ -146,6 +190,20 @@ impl Made {
         Some(planned.fault)
     }
 
+    fn fetch_now(&self, pages: &[u64]) -> Result<Vec<Fetched>> {
+        simulated::note("fetches");
+        let _under_way = UnderWay::begin(self);
+        let file = |page: &u64| page / self.file_pages;
+        if self.has_files && pages.iter().any(|page| file(page) != file(&pages[0])) {
+            simulated::fail("pages of several files are fetched together");
+        }
+        self.take_time();
+        for &page in pages {
+            self.suffer(page, true)?;
+        }
+        Ok(pages.iter().map(|_| Fetched::default()).collect())
+    }
+
     fn suffer(&self, page: u64, is_fetch: bool) -> Result<bool> {
         let error = |kind, text: &str| {
             let error = Error::new(kind, text);
@@ -158,11 +216,12 @@ impl Made {
             Some(Fault::Refused) => error(Kind::Io(std::io::ErrorKind::TimedOut), "refused"),
             Some(Fault::Damaged) => error(Kind::Checksum, "damaged"),
             Some(Fault::Changed) => error(Kind::Stale, "changed"),
-            Some(Fault::Panics) => panic!("a panic"),
+            Some(Fault::Panics | Fault::Breaks) => panic!("a panic"),
             Some(Fault::Never) => {
                 self.wait_for_stop();
                 error(Kind::Cancelled, "stopped")
             }
+            Some(Fault::Lost) => error(Kind::Internal, "lost"),
         }
     }
 
@@ -174,6 +233,24 @@ impl Made {
         drop(held);
         let garbage = self.garbage.borrow_mut().take();
         drop(garbage);
+    }
+}
+
+/// Counts a fetch as under way until this is dropped.
+struct UnderWay<'a>(&'a Made);
+
+impl<'a> UnderWay<'a> {
+    fn begin(made: &'a Made) -> Self {
+        if made.fetching.fetch_add(1, Ordering::Relaxed) >= made.in_flight {
+            simulated::fail("more fetches are under way than there should be");
+        }
+        Self(made)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetching.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -196,23 +273,24 @@ impl PageSource for Made {
         self.in_flight
     }
 
-    fn fetch(&self, pages: &[u64]) -> Result<Vec<Fetched>> {
-        simulated::note("fetches");
-        let under_way = self.fetching.fetch_add(1, Ordering::Relaxed) + 1;
-        if under_way > self.in_flight {
-            simulated::fail("more fetches are under way than there should be");
+    fn fetch<'a>(&'a self, pages: &'a [u64]) -> Waiting<'a, Result<Vec<Fetched>>> {
+        Box::pin(async {
+            let fetched = self.fetch_now(pages);
+            let is_lost = |error: &Error| error.message() == "lost";
+            if fetched.as_ref().is_err_and(is_lost) {
+                std::future::pending::<()>().await;
+            }
+            fetched
+        })
+    }
+
+    fn spawn(&self, fetch: Waiting<'static, ()>) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(queue) = &mut *waiting {
+            queue.push_back(fetch);
         }
-        let file = |page: &u64| page / self.file_pages;
-        if self.has_files && pages.iter().any(|page| file(page) != file(&pages[0])) {
-            simulated::fail("pages of several files are fetched together");
-        }
-        self.take_time();
-        let met = pages
-            .iter()
-            .try_for_each(|&page| self.suffer(page, true).map(drop));
-        self.fetching.fetch_sub(1, Ordering::Relaxed);
-        met?;
-        Ok(pages.iter().map(|_| Fetched::default()).collect())
+        drop(waiting);
+        self.comes.notify_one();
     }
 
     fn decode(&self, page: u64, _: Loading<'_>) -> Result<Page> {

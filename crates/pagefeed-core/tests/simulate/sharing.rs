@@ -1,6 +1,8 @@
 //! Dictionaries that threads fetch for each other, kept inside a budget.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,6 +10,7 @@ use pagefeed_core::error::{Error, Result};
 use pagefeed_core::pages::dictionaries::{Claim, DictionaryCache, KeptDictionary, Key};
 use pagefeed_core::sync::simulated::{self, Random, fail, note, sleep};
 use pagefeed_core::sync::thread::Builder;
+use pagefeed_core::sync::{Condvar, Mutex, PoisonError};
 use pagefeed_core::tokens::{Dictionary, Tokens};
 
 /// A cache and its users, as a seed makes them.
@@ -31,6 +34,37 @@ fn dictionary_of(key: Key) -> KeptDictionary {
             4 + key.2 as usize * 4
         ]))),
         holds_ids_only: true,
+    }
+}
+
+/// Wakes a thread.
+#[derive(Default)]
+struct Alarm {
+    is_set: Mutex<bool>,
+    rings: Condvar,
+}
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        *self.is_set.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.rings.notify_one();
+    }
+}
+
+/// Waits for another fetch of a dictionary.
+fn wait(cache: &DictionaryCache, key: Key) -> Option<Bytes> {
+    let alarm = Arc::new(Alarm::default());
+    let waker = Waker::from(Arc::clone(&alarm));
+    let mut waits = pin!(cache.wait(&key));
+    loop {
+        if let Poll::Ready(came) = waits.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return came;
+        }
+        let mut is_set = alarm.is_set.lock().unwrap_or_else(PoisonError::into_inner);
+        while !std::mem::take(&mut *is_set) {
+            let woken = alarm.rings.wait(is_set);
+            is_set = woken.unwrap_or_else(PoisonError::into_inner);
+        }
     }
 }
 
@@ -60,7 +94,7 @@ impl Sharing {
         // No thread is left that claims a value.
         for number in 0..this.num_keys {
             let key = (0, 0, number);
-            let waits = cache.claim(key) == Claim::Another && cache.wait(&key).is_none();
+            let waits = cache.claim(key) == Claim::Another && wait(&cache, key).is_none();
             if waits {
                 fail("a value that no thread fetches is awaited");
             }
@@ -89,7 +123,7 @@ impl Sharing {
                 cache.settle(key, bytes.clone());
                 bytes
             }
-            Claim::Another => cache.wait(&key),
+            Claim::Another => wait(cache, key),
         };
         if fetched.is_some_and(|bytes| bytes != bytes_of(key)) {
             fail("a dictionary is that of another page");

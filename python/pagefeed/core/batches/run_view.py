@@ -166,7 +166,7 @@ class AnyView(Locked, ABC):
     def awaited(self) -> dict[str, Any]:
         """Return what the next batch waits for, as far as known; waits for nothing.
 
-        ``places``, ``num_pages``, ``num_bytes``, ``workers`` and ``fetchers`` are as an
+        ``places``, ``num_pages``, ``num_bytes``, ``workers`` and ``fetches`` are as an
         engine tells them; ``decoding`` is the number of values that functions of the
         user decode; ``storage/...`` are the counters of storages.
         """

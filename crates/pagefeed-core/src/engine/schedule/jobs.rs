@@ -4,7 +4,6 @@ use super::State;
 use super::pending::DONE;
 use crate::engine::job::{Job, LoadJob};
 use crate::engine::pages::{BatchNumber, Slot};
-use crate::engine::worker::Role;
 use crate::engine::{PageEntry, PageSource};
 
 /// Stored bytes of pages fetched together, at most; more would delay pages elsewhere
@@ -14,7 +13,7 @@ const MOST_TOGETHER: usize = 1 << 20;
 /// Batches that may always be assembled, however few are planned after them.
 const LEAST_AHEAD: usize = 8;
 
-/// The next job of a thread.
+/// The next work.
 enum Choice {
     Gather(BatchNumber),
     /// Decode a page that was fetched.
@@ -24,35 +23,58 @@ enum Choice {
 }
 
 impl State {
-    /// Whether there is work for a thread: whether [`State::next_job`] has some.
-    pub fn has_work(&mut self, role: Role, source: &dyn PageSource) -> bool {
-        self.choose(role, source).is_some()
+    /// Whether there is work for a worker: whether [`State::next_job`] has some.
+    pub fn has_work(&mut self, source: &dyn PageSource) -> bool {
+        self.choose(source).is_some()
     }
 
-    /// The next thing that a thread does, begun.
-    pub fn next_job(&mut self, role: Role, source: &dyn PageSource) -> Option<Job> {
+    /// The next work of a worker, begun.
+    pub fn next_job(&mut self, source: &dyn PageSource) -> Option<Job> {
         self.count_kept(source);
-        let job = match self.choose(role, source)? {
+        let job = match self.choose(source)? {
             Choice::Gather(batch) => self.begin_gather(batch),
             Choice::Decode(key) => Job::Load(self.fetched.remove(&key)?),
-            Choice::Load(batch, slot) => {
-                let estimate = self.estimate(source, slot);
-                self.evict(batch, estimate);
-                let load = self.begin_load(slot, estimate);
-                match role {
-                    Role::Worker => Job::Load(load),
-                    Role::Fetcher => Job::Fetch(self.with_neighbours(source, load)),
-                }
-            }
+            Choice::Load(batch, slot) => Job::Load(self.make_room_and_load(source, batch, slot)),
         };
         self.num_running += match &job {
             // A fetched page was counted when its fetch began.
             Job::Load(load) => usize::from(load.fetched.is_none()),
-            Job::Fetch(loads) => loads.len(),
             Job::Gather(_) => 1,
         };
         self.budget.note_peak();
         Some(job)
+    }
+
+    /// The fetches that may begin now, begun: each of pages that are neighbours.
+    pub fn begin_fetches(&mut self, source: &dyn PageSource) -> Vec<Vec<LoadJob>> {
+        let most = source.num_in_flight();
+        if most > 0 {
+            self.count_kept(source);
+        }
+        let mut fetches = Vec::new();
+        while self.num_fetching < most
+            && let Some((batch, slot)) = self.choose_fetch(source)
+        {
+            let first = self.make_room_and_load(source, batch, slot);
+            let jobs = self.with_neighbours(source, first);
+            self.num_running += jobs.len();
+            self.num_fetching += 1;
+            self.budget.note_peak();
+            fetches.push(jobs);
+        }
+        fetches
+    }
+
+    /// Begins to load a page for a batch; pages needed later make room.
+    fn make_room_and_load(
+        &mut self,
+        source: &dyn PageSource,
+        batch: BatchNumber,
+        slot: Slot,
+    ) -> LoadJob {
+        let estimate = self.estimate(source, slot);
+        self.evict(batch, estimate);
+        self.begin_load(slot, estimate)
     }
 
     /// Updates the bytes that the source keeps; pages make room for them.
@@ -64,17 +86,13 @@ impl State {
         }
     }
 
-    /// The next job of a thread: the one answer for threads that look for work and for
+    /// The next work of a worker: the one answer for those that look for work and for
     /// those that are woken for it.
-    fn choose(&mut self, role: Role, source: &dyn PageSource) -> Option<Choice> {
-        if self.is_stopping {
-            return None;
-        }
-        let fetches_apart = source.num_in_flight() > 0;
-        match role {
-            Role::Worker if fetches_apart => self.choose_beside_fetching(),
-            Role::Worker => self.choose_load_or_gather(source),
-            Role::Fetcher => self.choose_fetch(source),
+    fn choose(&mut self, source: &dyn PageSource) -> Option<Choice> {
+        match source.num_in_flight() {
+            _ if self.is_stopping => None,
+            0 => self.choose_load_or_gather(source),
+            _ => self.choose_beside_fetching(),
         }
     }
 
@@ -107,15 +125,17 @@ impl State {
         gather.filter(|choice| matches!(choice, Choice::Gather(_)))
     }
 
-    /// Chooses pages to fetch, as far ahead as there is room to decode them.
-    fn choose_fetch(&mut self, source: &dyn PageSource) -> Option<Choice> {
-        let (batch, slot) = self.next_load()?;
+    /// Chooses a page to fetch, as far ahead as there is room to decode it.
+    fn choose_fetch(&mut self, source: &dyn PageSource) -> Option<(BatchNumber, Slot)> {
+        let (batch, slot) = self.next_load().filter(|_| !self.is_stopping)?;
         let estimate = self.estimate(source, slot);
         if self.budget.fits_ahead(estimate) || self.may_make_room(batch, estimate) {
-            return Some(Choice::Load(batch, slot));
+            return Some((batch, slot));
         }
-        let stuck = self.choose_stuck();
-        stuck.filter(|choice| matches!(choice, Choice::Load(..)))
+        match self.choose_stuck()? {
+            Choice::Load(batch, slot) => Some((batch, slot)),
+            _ => None,
+        }
     }
 
     /// Whether a page is for a batch that may be written now, and fits if pages needed

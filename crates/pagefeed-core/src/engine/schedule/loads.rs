@@ -91,6 +91,7 @@ impl State {
 
     /// Records pages that were fetched together, or failed.
     pub fn end_fetch(&mut self, jobs: Vec<LoadJob>, result: Result<Vec<Vec<Fetched>>>) {
+        self.num_fetching -= 1;
         match result {
             Ok(fetched) => {
                 for (mut job, fetched) in jobs.into_iter().zip(fetched) {

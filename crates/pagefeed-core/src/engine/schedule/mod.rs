@@ -75,8 +75,8 @@ pub(super) struct State {
     pub num_idle: usize,
     /// Whether a worker was woken, and none has looked for work since.
     pub is_woken: bool,
-    /// Fetching threads that sleep and were not woken.
-    pub num_idle_fetchers: usize,
+    /// Fetches under way.
+    pub num_fetching: usize,
     /// Whether a consumer sleeps that was not woken.
     pub is_awaited: bool,
     pub is_stopping: bool,
@@ -109,7 +109,7 @@ impl State {
             num_freed: 0,
             num_idle: 0,
             is_woken: false,
-            num_idle_fetchers: 0,
+            num_fetching: 0,
             is_awaited: false,
             is_stopping: false,
             stats: EngineStats::default(),
@@ -293,6 +293,14 @@ impl State {
     pub fn head_is_settled(&self) -> bool {
         let head = self.batches.front().map(|head| &head.phase);
         self.fence() <= self.head || matches!(head, Some(Phase::Done))
+    }
+
+    /// Whether a consumer is to be woken, as it has something to see. If so, none is
+    /// awaited any more.
+    pub fn take_awaited(&mut self) -> bool {
+        let wakes = self.is_awaited && self.head_is_settled();
+        self.is_awaited &= !wakes;
+        wakes
     }
 
     /// Batches that are finished and wait to be taken.

@@ -3,11 +3,12 @@
 use super::super::job::Job;
 use super::*;
 
-/// Waits until the only worker has nothing to do; how many batches are finished then.
+/// Waits until the only worker has nothing to do, and nothing is fetched; how many batches
+/// are finished then.
 fn num_finished(engine: &Engine) -> usize {
     loop {
         let state = engine.shared.lock();
-        if state.num_idle == 1 {
+        if state.num_idle == 1 && state.num_fetching == 0 {
             return state.num_finished();
         }
         drop(state);
@@ -93,9 +94,6 @@ fn as_many_batches_as_are_assembled_are_planned_after_them() {
             engine.submit(first_tokens(&[page])).unwrap();
         }
         num_planned = planned;
-        while engine.shared.lock().num_idle_fetchers == 0 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
         assert_eq!(num_finished(&engine), finished);
     }
 }
@@ -112,9 +110,6 @@ fn larger_batches_are_fewer_ahead() {
             let batch_rows = Some(rows);
             let plan = first_tokens(&[page]);
             engine.submit(Plan { batch_rows, ..plan }).unwrap();
-        }
-        while engine.shared.lock().num_idle_fetchers == 0 {
-            std::thread::sleep(Duration::from_millis(1));
         }
         assert_eq!(num_finished(&engine), finished);
         engine.clear().unwrap();
@@ -155,7 +150,7 @@ fn a_batch_that_could_be_written_waits_for_few_pages_of_one_that_needs_many() {
     }
     let mut done = String::new();
     while done.matches('g').count() < 2 {
-        match state.next_job(Role::Worker, &source) {
+        match state.next_job(&source) {
             Some(Job::Load(job)) => {
                 done.push('l');
                 state.end_load(&job, Ok(page_of(job.page.page)));

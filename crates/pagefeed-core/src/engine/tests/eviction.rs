@@ -53,7 +53,7 @@ fn memory_that_one_long_batch_needs_is_not_kept() {
         state.append(&Arc::new(plan), &source);
         let mut taken = None;
         while taken.is_none() {
-            match state.next_job(Role::Worker, &source) {
+            match state.next_job(&source) {
                 Some(Job::Load(job)) => state.end_load(&job, Ok(source.page(0))),
                 Some(Job::Gather(job)) => gather(&mut state, job, &config),
                 _ => taken = state.take_head().unwrap(),
@@ -82,7 +82,7 @@ fn nothing_is_given_up_for_a_page_that_does_not_fit_even_so() {
     }
     let (mut slow, mut order) = (None, Vec::new());
     for _ in 0..100 {
-        match state.next_job(Role::Worker, &source) {
+        match state.next_job(&source) {
             Some(Job::Load(job)) => {
                 order.push(job.page.page);
                 if job.page.page == 1 {
@@ -92,7 +92,6 @@ fn nothing_is_given_up_for_a_page_that_does_not_fit_even_so() {
                     state.end_load(&job, Ok(page));
                 }
             }
-            Some(Job::Fetch(_)) => panic!("nothing is fetched apart"),
             Some(Job::Gather(job)) => gather(&mut state, job, &config),
             None => match slow.take() {
                 Some(job) => state.end_load(&job, Ok(source.page(1))),
@@ -151,7 +150,7 @@ fn pages_make_room_for_what_the_source_keeps_of_them() {
         state.append(&Arc::new(plan), &source);
     }
     while state.num_pending() > 0 {
-        match state.next_job(Role::Worker, &source) {
+        match state.next_job(&source) {
             Some(Job::Load(job)) => {
                 let loading = Loading {
                     opener: &mut PageOpener::default(),
@@ -161,7 +160,6 @@ fn pages_make_room_for_what_the_source_keeps_of_them() {
                 let page = source.decode(job.page.page, loading);
                 state.end_load(&job, page);
             }
-            Some(Job::Fetch(_)) => panic!("nothing is fetched apart"),
             Some(Job::Gather(job)) => gather(&mut state, job, &config),
             None => drop(
                 state

@@ -1,4 +1,4 @@
-//! Pages that are fetched by fetching threads.
+//! Pages that are fetched from afar, ahead of decoding.
 
 use super::*;
 
@@ -29,31 +29,18 @@ fn many_are_fetched_at_a_time_inside_the_budget() {
 }
 
 #[test]
-fn a_plan_wakes_all_threads_that_have_a_page_to_fetch() {
+fn a_plan_begins_all_fetches_that_may_be_under_way() {
     let source = Arc::new(Formula {
         in_flight: 8,
         ..Formula::default()
     });
     let engine = engine(&source, 1 << 20);
-    let comes = |what: &dyn Fn() -> bool| {
-        let begin = Instant::now();
-        while !what() && begin.elapsed() < LONG {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        what()
-    };
-    let all_sleep = || {
-        let state = engine.shared.lock();
-        (state.num_idle, state.num_idle_fetchers) == (2, 8)
-    };
-    assert!(comes(&all_sleep));
-    // No page is there before all are asked for: no thread ends that could wake another.
+    // No page is there before all are asked for: no fetch ends that could begin another.
     source.is_held.store(true, Ordering::Relaxed);
     engine.submit(first_tokens(&[0, 1, 2, 3])).unwrap();
-    engine.submit(first_tokens(&[4, 5, 6, 7])).unwrap();
-    let are_fetched = comes(&|| source.fetching.lock().unwrap().0 == 8);
+    engine.submit(first_tokens(&[4, 5, 6, 7, 8])).unwrap();
+    assert_eq!(engine.awaited().unwrap().fetches, (8, 8));
     source.is_held.store(false, Ordering::Relaxed);
-    assert!(are_fetched, "threads are not woken");
     (0..2).for_each(|_| drop(next(&engine).unwrap()));
 }
 
@@ -76,6 +63,41 @@ fn what_cannot_be_fetched_fails_its_batch_until_it_is_cleared() {
     engine.clear().unwrap();
     engine.submit(first_tokens(&[8])).unwrap();
     assert!(next(&engine).is_ok());
+}
+
+#[test]
+fn a_panic_of_a_fetch_and_one_that_is_dropped_become_errors() {
+    struct Dropping;
+    impl PageSource for Dropping {
+        fn num_in_flight(&self) -> usize {
+            2
+        }
+        fn spawn(&self, fetch: Waiting<'static, ()>) {
+            drop(fetch);
+        }
+        fn decode(&self, _: u64, _: Loading<'_>) -> Result<Page> {
+            Err(Error::invalid("nothing was fetched"))
+        }
+        fn entry(&self, _: u64) -> Result<PageEntry> {
+            Ok(PageEntry::new(10, 100))
+        }
+    }
+    let panicking = Formula {
+        in_flight: 3,
+        panics: HashSet::from([7]),
+        ..Formula::default()
+    };
+    let sources: [(Arc<dyn PageSource>, _); 2] = [
+        (Arc::new(panicking), "a bad page"),
+        (Arc::new(Dropping), "dropped"),
+    ];
+    for (source, text) in sources {
+        let engine = Engine::new(source, config(2, 1 << 20, TokenType::I64)).unwrap();
+        engine.submit(first_tokens(&[7])).unwrap();
+        let error = next(&engine).unwrap_err();
+        assert_eq!(error.kind(), Kind::Internal);
+        assert!(error.message().contains(text), "{error}");
+    }
 }
 
 #[test]

@@ -169,7 +169,7 @@ fn a_page_on_its_way_is_kept_if_the_last_clear_keeps_pages() {
         let plan = PreparedPlan::new(plan, &config, &source, &mut numbers).unwrap();
         let plan = Arc::new(plan);
         state.append(&plan, &source);
-        let Some(Job::Load(job)) = state.next_job(Role::Worker, &source) else {
+        let Some(Job::Load(job)) = state.next_job(&source) else {
             panic!("the page is not loaded");
         };
         state.clear(!keeps_pages);
@@ -177,7 +177,7 @@ fn a_page_on_its_way_is_kept_if_the_last_clear_keeps_pages() {
         state.end_load(&job, Ok(page_of(7)));
         assert_eq!(state.take_garbage().pages.len(), usize::from(!keeps_pages));
         state.append(&plan, &source);
-        let is_there = matches!(state.next_job(Role::Worker, &source), Some(Job::Gather(_)));
+        let is_there = matches!(state.next_job(&source), Some(Job::Gather(_)));
         assert_eq!(is_there, keeps_pages);
     }
 }

@@ -22,7 +22,7 @@ use crate::pages::row_column::mean_row_bytes;
 use crate::pages::row_ranges::{PageRows, SharedPage, SharedPages};
 use crate::pages::sizes::saturated;
 use crate::pages::stream_spans::StreamSpans;
-use crate::storage::{Fetched, FileRanges};
+use crate::storage::{Fetched, FileRanges, Waiting};
 use crate::tokens::TokenPage;
 
 use origin::Column;
@@ -218,11 +218,13 @@ impl PageSource for WithMetadata {
         })
     }
 
-    fn fetch(&self, pages: &[u64]) -> Result<Vec<Fetched>> {
-        let tokens = self.tokens.fetch(pages)?;
-        let beside = self.rows.fetch(pages, |page| self.ranges(page))?;
-        let both = tokens.into_iter().zip(beside);
-        Ok(both.map(|(tokens, beside)| tokens.and(beside)).collect())
+    fn fetch<'a>(&'a self, pages: &'a [u64]) -> Waiting<'a, Result<Vec<Fetched>>> {
+        Box::pin(async move {
+            let tokens = self.tokens.fetch(pages).await?;
+            let beside = self.rows.fetch(pages, |page| self.ranges(page)).await?;
+            let both = tokens.into_iter().zip(beside);
+            Ok(both.map(|(tokens, beside)| tokens.and(beside)).collect())
+        })
     }
 
     fn decode(&self, page: u64, loading: Loading<'_>) -> Result<Page> {

@@ -38,6 +38,10 @@ impl State {
                 "{num_lost} pages will not be loaded, and nothing failed"
             ));
         }
+        if self.num_fetching > self.num_running {
+            let running = self.num_running;
+            return Err(format!("{} fetches of {running} loads", self.num_fetching));
+        }
         if self.num_running == 0 {
             self.audit_at_rest(outside)?;
             if self.budget.source != source_bytes {
@@ -67,7 +71,7 @@ impl State {
             }
         };
         let may_load = self.next_load().is_some_and(is_due);
-        if fetches_apart && may_load && self.num_idle_fetchers > 0 {
+        if may_load && self.num_fetching < source.num_in_flight() {
             return Err(format!("a page is not fetched: {}", self.describe()));
         }
         let may_work = self.first_ready().is_some() || !self.fetched.is_empty();
@@ -203,8 +207,8 @@ impl State {
     /// Describes the state, for messages.
     pub fn describe(&self) -> String {
         format!(
-            "batch {} is next of {}; ready {:?}, next load {:?}, fetched {}, running {}, idle {} \
-             and {} fetching, failure {:?}, {:?}, {:?}",
+            "batch {} is next of {}; ready {:?}, next load {:?}, fetched {}, running {}, idle {}, \
+             {} fetches, failure {:?}, {:?}, {:?}",
             self.head,
             self.batches.len(),
             self.ready,
@@ -212,7 +216,7 @@ impl State {
             self.fetched.len(),
             self.num_running,
             self.num_idle,
-            self.num_idle_fetchers,
+            self.num_fetching,
             self.failure,
             self.budget,
             self.batches
