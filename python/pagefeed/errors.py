@@ -180,8 +180,8 @@ class RankWarning(PagefeedWarning):
 class ReloadWarning(PagefeedWarning):
     """Pages are read again and again for lack of memory; nothing else is wrong.
 
-    Either pages are given up before their last use, or ``shuffle="row"`` loads a page for
-    nearly every sequence.
+    Either pages are given up before their last use, or ``shuffle="row"`` loads a page
+    for nearly every sequence.
     """
 
 

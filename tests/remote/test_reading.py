@@ -58,7 +58,9 @@ print(json.dumps([name for name in names if name.startswith("pagefeed")]))
 
 
 def test_fetches_take_no_threads(place, run_python):
-    program = f"import sys; sys.argv[1:] = [{json.dumps([place.urls, place.options])!r}]"
+    program = (
+        f"import sys; sys.argv[1:] = [{json.dumps([place.urls, place.options])!r}]"
+    )
     names = Counter(json.loads(run_python(program + THREADS)))
     # Two of the runtime, and one that looked for credentials.
     assert names.pop("pagefeed-remote") in (2, 3)

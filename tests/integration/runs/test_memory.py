@@ -199,7 +199,7 @@ def test_rows_of_data_beyond_memory_are_told_of_once(large_file):
     with pytest.warns(ReloadWarning, match="about [0-9]+ times an epoch") as told:
         loader = take(large_file, 400, MEMORY, "row")
     assert len(told) == 1
-    times = int(re.search("about ([0-9]+) times", str(told[0].message))[1])
+    [times] = map(int, re.findall("about ([0-9]+) times", str(told[0].message)))
     run = loader.view().run
     epochs = 400 * run.batch_size / run.num_sequences
     seen = loader.stats()["pages_loaded"] / len(run.datasets[0].index) / epochs
