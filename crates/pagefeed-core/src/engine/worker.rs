@@ -228,7 +228,7 @@ impl Fetch {
         self.end(result);
     }
 
-    /// What was read for each load.
+    /// Waits for the pages; returns the bytes that were read for each load.
     async fn fetched(&self) -> Result<Vec<Vec<Fetched>>> {
         let source = &*self.shared.source;
         let pages: Vec<Vec<u64>> = self.jobs.iter().map(LoadJob::pages).collect();
