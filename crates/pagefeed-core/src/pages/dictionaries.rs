@@ -252,7 +252,7 @@ mod tests {
     use crate::error::Error;
     use crate::tokens::Tokens;
 
-    /// What came of a value that others fetch; `None` if it is on its way.
+    /// Returns the bytes of a value that others fetch; `None` if it is on its way.
     fn came(cache: &DictionaryCache, key: &Key) -> Option<Option<Bytes>> {
         let mut context = Context::from_waker(Waker::noop());
         match pin!(cache.wait(key)).as_mut().poll(&mut context) {
