@@ -30,9 +30,9 @@ pub enum Fault {
     Panics,
     /// The storage never answers.
     Never,
-    /// What waits for the storage panics.
+    /// A fetch panics.
     Breaks,
-    /// What waits for the storage is dropped.
+    /// A fetch is dropped before it has an answer.
     Lost,
 }
 
