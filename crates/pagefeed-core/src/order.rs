@@ -67,10 +67,12 @@ impl Permutations<'_> {
             Sizes::Each(sizes) => sizes.len() == values.len(),
         };
         if !self.rounds.len().is_multiple_of(2) {
-            return Err(Error::invalid("an even number of rounds"));
+            return Err(Error::invalid("the number of rounds must be even"));
         }
         if !is_whole || !(tweaks.is_empty() || tweaks.len() == values.len()) {
-            return Err(Error::invalid("a size or a tweak for each number"));
+            return Err(Error::invalid(
+                "give one size and one tweak, or one for each number",
+            ));
         }
         let is_outside = |values: &[u64], number: usize| values[number] >= sizes.of(number);
         if let Some(number) = (0..values.len()).find(|&number| is_outside(values, number)) {

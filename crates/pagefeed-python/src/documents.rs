@@ -41,7 +41,11 @@ impl AskedDocuments {
             Some("longest") => Pad::Longest,
             Some("max_length") if self.max_length.is_some() => Pad::Full,
             None => Pad::Joined,
-            _ => return Err(Error::invalid("documents without a length to pad them to")),
+            _ => {
+                return Err(Error::invalid(
+                    "pad is \"longest\", or \"max_length\" with a max_length",
+                ));
+            }
         };
         let aligned = self.aligned.into_iter();
         let aligned = aligned.map(|(name, column, has, asked)| AlignedLists {

@@ -58,7 +58,7 @@ impl MadePages {
         let mut leaves = chunks(&array)?.into_iter();
         leaves
             .nth(leaf)
-            .ok_or_else(|| Error::internal("a leaf that the column lacks"))
+            .ok_or_else(|| Error::internal("the column does not have this leaf"))
     }
 }
 

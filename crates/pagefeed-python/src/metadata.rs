@@ -120,7 +120,9 @@ fn origin(values: Option<Values<'_>>, verify_checksums: bool) -> Result<Origin> 
         Some(Values::Records(records)) => match records.get().column()?.values {
             RecordValues::Spans(spans) => Origin::Spans(spans),
             RecordValues::Numbers(_) => {
-                return Err(Error::invalid("numbers of tokens tell of no rows"));
+                return Err(Error::invalid(
+                    "numbers of tokens cannot be metadata of rows",
+                ));
             }
         },
         None => Origin::Nothing,

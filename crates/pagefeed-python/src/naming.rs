@@ -35,7 +35,7 @@ impl AskedKind {
         let Self(kind, fields, inside) = self;
         let mut inside = inside.into_iter().map(Self::into_kind);
         let mut next = || {
-            let nothing = || PyValueError::new_err("a list or map of nothing");
+            let nothing = || PyValueError::new_err("a list or map needs the type of its items");
             inside.next().ok_or_else(nothing)?
         };
         Ok(match kind.as_str() {

@@ -56,8 +56,11 @@ pub fn pack<'py>(
     let lengths = lengths.to_vec(py)?;
     let numbers = detached(py, || {
         let too_long = |tokens: &i64| {
-            u32::try_from(*tokens)
-                .map_err(|_| Error::invalid(format!("{tokens} tokens in one document")))
+            u32::try_from(*tokens).map_err(|_| {
+                Error::invalid(format!(
+                    "a document has 0 to 2**32 - 1 tokens, found {tokens}"
+                ))
+            })
         };
         let lengths: Vec<u32> = lengths.iter().map(too_long).collect::<Result<_, _>>()?;
         let packing = packing::pack(&lengths, length, rule)?;

@@ -66,7 +66,7 @@ pub fn find_ranges(
     let borders: Held<i64> = Held::new(borders)?;
     let borders = borders.all();
     let Some(num_ranges) = borders.len().checked_sub(1).filter(|&count| count > 0) else {
-        return Err(PyValueError::new_err("ranges have two borders or more"));
+        return Err(PyValueError::new_err("give two borders or more"));
     };
     let first = |range: usize| borders[range].cast_unsigned();
     lookup(py, &numbers, &found, |numbers, found| {

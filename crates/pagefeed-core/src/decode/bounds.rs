@@ -212,7 +212,7 @@ fn sized(bytes: &[u8], size: u64, num_values: usize) -> Result<u64> {
 }
 
 pub(crate) fn damaged_plain(num_values: usize, bytes: usize) -> Error {
-    Error::corrupt(format!("{num_values} values do not fit {bytes} bytes"))
+    Error::corrupt(format!("{num_values} values do not fit in {bytes} bytes"))
 }
 
 fn covered(mut runs: Runs<'_>) -> Result<&[u8]> {
@@ -255,7 +255,7 @@ fn shared_prefixes(page: &DataPage<'_>, num_values: usize) -> Result<u64> {
     if let Some((prefix, last)) = longer {
         return Err(Error::corrupt(format!(
             "a text begins with {prefix} bytes of the one before, which has {last}: the page is \
-             damaged, or parquet-mr before 1.8 wrote it, whose pages go on with the text of the \
+             damaged, or parquet-mr before 1.8 wrote it, whose pages continue the text of the \
              page before (PARQUET-246); write the file anew"
         )));
     }

@@ -236,7 +236,8 @@ impl Bundle {
         let own_token = |token: u32| token - separators.bos_before(token);
         let infilling = &postponed.infilling;
         let packing = self.packing();
-        let packing = packing.ok_or_else(|| Error::internal("rows that are not packed"))?;
+        let packing =
+            packing.ok_or_else(|| Error::internal("the rows of a bundle were not packed"))?;
         let parts = packing.by_row();
         let rows = postponed.rows.iter().map(|pending| {
             let row = pending.row as u32;

@@ -36,7 +36,9 @@ impl Page {
     pub fn into_tokens(self) -> Result<TokenPage> {
         match self {
             Self::Tokens(page) => Ok(page),
-            Self::Rows(_) => Err(Error::internal("a page of rows, not of tokens")),
+            Self::Rows(_) => Err(Error::internal(
+                "expected a page of tokens, found one of rows",
+            )),
         }
     }
 }

@@ -50,7 +50,7 @@ impl Records {
     }
 
     fn from_text(text: &str) -> Result<Self> {
-        let bad = || Error::corrupt(format!("{text:?} says nothing of records"));
+        let bad = || Error::corrupt(format!("{text:?} does not describe records"));
         let parts: Vec<&str> = text.split(' ').collect();
         let [name, size, offset, borderless] = parts[..] else {
             return Err(bad());
@@ -137,6 +137,8 @@ impl Flat {
         if fits(&self.row_value) && fits(&self.row_byte) && is_one {
             return Ok(());
         }
-        Err(Error::corrupt("rows of flat pages do not fit the pages"))
+        Err(Error::corrupt(
+            "the rows of flat pages contradict the pages",
+        ))
     }
 }

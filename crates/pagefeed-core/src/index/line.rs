@@ -162,12 +162,16 @@ fn checked(start: i64, stop: i64, num_tokens: u64) -> Result<Range<u64>> {
         return Ok(start.cast_unsigned()..stop.cast_unsigned());
     }
     Err(Error::invalid(format!(
-        "no range of tokens: {start} to {stop} of {num_tokens}"
+        "tokens {start} to {stop} are not a range of the {num_tokens} tokens"
     )))
 }
 
 fn narrow(number: u64) -> Result<u32> {
-    u32::try_from(number).map_err(|_| Error::limit(format!("{number} tokens in one page")))
+    u32::try_from(number).map_err(|_| {
+        Error::limit(format!(
+            "{number} tokens in a page are more than 32 bits count"
+        ))
+    })
 }
 
 #[cfg(test)]

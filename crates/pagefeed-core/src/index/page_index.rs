@@ -245,7 +245,9 @@ impl Index {
         for (&first, &end) in first.iter().zip(end) {
             if first < 0 || end < first || end.cast_unsigned() > self.pages().num_pages() {
                 let count = self.pages().num_pages();
-                return Err(Error::invalid(format!("pages {first} to {end} of {count}")));
+                return Err(Error::invalid(format!(
+                    "pages {first} to {end} are out of range: there are {count}"
+                )));
             }
             let range = first.cast_unsigned()..end.cast_unsigned();
             pages.page.extend(first..end);
@@ -366,7 +368,7 @@ pub(super) fn field_of_all(
     let mut schemas = schemas.iter().enumerate();
     let (_, first) = schemas
         .next()
-        .ok_or_else(|| Error::invalid("an index of no files"))?;
+        .ok_or_else(|| Error::invalid("an index needs a file"))?;
     let mut all = in_table(&first.field);
     for (number, schema) in schemas {
         let mut field = in_table(&schema.field);

@@ -39,7 +39,7 @@ pub fn arrange_lists(
     epoch: u32,
     filling: Option<u64>,
 ) -> Result<ArrayRef> {
-    let values = items(lists).ok_or_else(|| Error::internal("infilled rows that are not lists"))?;
+    let values = items(lists).ok_or_else(|| Error::internal("infilled rows must be lists"))?;
     let markers = markers(infilling, values.data_type(), filling)?.to_data();
     let own = values.to_data();
     let capacity = own.len() + lists.len() * infilling.tokens.len();

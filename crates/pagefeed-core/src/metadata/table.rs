@@ -33,7 +33,9 @@ impl TableSchema {
         let mut fields: Vec<FieldRef> = POSITION_COLUMNS.iter().map(position).collect();
         fields.extend(columns);
         if fields.len() != POSITION_COLUMNS.len() + are_spans.len() {
-            return Err(Error::invalid("columns of a table, and what they are"));
+            return Err(Error::invalid(
+                "give for each column of the table whether it holds spans",
+            ));
         }
         Ok(Self {
             schema: Arc::new(Schema::new(fields)),

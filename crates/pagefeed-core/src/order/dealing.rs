@@ -85,11 +85,13 @@ impl Dealing {
         let is_whole = stretch.costs.len() == count && flags_are_whole;
         if !is_whole || count > i32::MAX as usize || !(1..=count).contains(&stretch.first.len()) {
             return Err(Error::invalid(
-                "a cost for each sequence, one or more for a rank",
+                "give a cost for each sequence, and every rank a sequence",
             ));
         }
         if self.num_ranks == 0 || self.bucket == 0 {
-            return Err(Error::invalid("no rank to balance, or nothing in a bucket"));
+            return Err(Error::invalid(
+                "there must be a rank to balance, and a bucket of one sequence or more",
+            ));
         }
         Ok(())
     }

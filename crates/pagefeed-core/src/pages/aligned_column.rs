@@ -199,7 +199,9 @@ impl AlignedColumn {
             Ok(SharedPage::Numbers(Arc::new(run)))
         };
         let SharedPage::Numbers(run) = self.shared.get_or_make(&self.column, slice, open)? else {
-            return Err(Error::internal("a page of rows, not of numbers"));
+            return Err(Error::internal(
+                "expected a page of numbers, found one of rows",
+            ));
         };
         let entries = dictionary.as_ref().map(|kept| kept.dictionary.entries());
         numbers.append(&run, entries, leaf, slice.rows.clone())

@@ -265,7 +265,7 @@ fn append_tokens(records: Records, bytes: &[u8], tokens: &mut Tokens) -> Result<
             }
         }
         _ => {
-            return Err(Error::internal("tokens of another type than the file's"));
+            return Err(Error::internal("tokens have another type than in the file"));
         }
     }
     Ok(())

@@ -108,7 +108,9 @@ impl PageSource for InfilledPages {
             Page::Tokens(plain) => Page::Tokens(self.arranged(plain, first, epoch)?),
             Page::Rows(lists) => {
                 let Some((data_type, filling)) = &self.lists else {
-                    return Err(Error::internal("a page of rows, not of tokens"));
+                    return Err(Error::internal(
+                        "expected a page of tokens, found one of rows",
+                    ));
                 };
                 let lists = arrange_lists(&self.infilling, &lists, first, epoch, *filling)?;
                 Page::Rows(conform(&lists, data_type)?)

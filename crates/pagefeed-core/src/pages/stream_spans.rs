@@ -69,7 +69,9 @@ impl StreamSpans {
         shards: Vec<ShardPayloads>,
     ) -> Result<Self> {
         if shards.len() != index.num_files() {
-            return Err(Error::invalid("payloads of each shard of a dataset"));
+            return Err(Error::invalid(
+                "give the payloads of each shard of the dataset",
+            ));
         }
         let bytes = |shard: &ShardPayloads| shard.payloads.stamp.size + SPAN_BYTES * shard.count();
         let bytes: u64 = shards.iter().map(bytes).sum();
@@ -135,7 +137,8 @@ impl StreamSpans {
         found: &mut Found,
     ) -> Result<()> {
         let shard = self.shards.get(shard as usize);
-        let shard = shard.ok_or_else(|| Error::invalid("a shard that is not there"))?;
+        let shard = shard
+            .ok_or_else(|| Error::invalid("spans name a shard that the dataset does not have"))?;
         let ends = ids.first().zip(ids.last());
         let Some((&first, &last)) = ends.and_then(|(a, b)| a.first().zip(b.last())) else {
             return pages
@@ -205,7 +208,7 @@ fn follow(before: &[i64], ids: &[i64]) -> bool {
 }
 
 fn without_numbers() -> Error {
-    Error::internal("tokens without the numbers of payloads")
+    Error::internal("tokens lack the numbers of their payloads")
 }
 
 /// Spans of some rows.

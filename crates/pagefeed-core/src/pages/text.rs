@@ -138,7 +138,7 @@ impl Tokenization {
                 }
                 if with_labels {
                     if labels_of_row.len() != of_row.len() {
-                        return Err(Error::invalid("as many labels as tokens are needed"));
+                        return Err(Error::invalid("give as many labels as tokens"));
                     }
                     let more = num_tokens.saturating_sub(tokens.len());
                     labels.extend(labels_of_row.iter().map(|&label| label.into()), more)?;

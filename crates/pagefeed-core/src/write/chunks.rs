@@ -20,13 +20,13 @@ pub fn chunks(array: &ArrayRef) -> Result<Vec<Bytes>> {
     let (file, metadata) = write("x", array)?;
     let file = Bytes::from(file);
     let Some(group) = metadata.row_groups().first() else {
-        return Err(Error::internal("a file of no rows"));
+        return Err(Error::internal("the written file has no row group"));
     };
     let ranges = group.columns().iter().map(|chunk| {
         let (start, size) = chunk.byte_range();
         let (start, end) = (start as usize, (start + size) as usize);
         let is_inside = start <= end && end <= file.len();
-        let lost = || Error::internal("a chunk outside of its file");
+        let lost = || Error::internal("a column chunk lies outside of its file");
         is_inside.then(|| file.slice(start..end)).ok_or_else(lost)
     });
     ranges.collect()

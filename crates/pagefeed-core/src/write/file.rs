@@ -186,7 +186,9 @@ impl ChunkReader for Ahead {
 fn columns_of(file: &ParquetMetaData) -> Result<Vec<ColumnCloseResult>> {
     let [group] = file.row_groups() else {
         let count = file.num_row_groups();
-        return Err(Error::invalid(format!("one row group, not {count}")));
+        return Err(Error::invalid(format!(
+            "expected one row group, found {count}"
+        )));
     };
     let pages = file.page_index_for_row_group(0);
     let closed = group

@@ -169,7 +169,11 @@ impl Bucket {
     ) -> Result<T, Failure> {
         let never = |_: &_, _: &_| false;
         let answered = self.ask_unless(never, question).await?;
-        answered.ok_or_else(|| Failure::Final(Error::internal("an error that is none")))
+        answered.ok_or_else(|| {
+            Failure::Final(Error::internal(
+                "the storage gave neither an answer nor an error",
+            ))
+        })
     }
 
     /// Waits for an answer; `None` after an error for which `is_nothing` is true.

@@ -189,7 +189,7 @@ impl Hub {
         let size = size.or_else(|| whole_size(&response).filter(|_| is_here));
         let resolved = Resolved {
             meta: Meta {
-                size: size.ok_or_else(|| unexpected("no size of the file"))?,
+                size: size.ok_or_else(|| unexpected("it lacks the size of the file"))?,
                 version: version(headers, file).unwrap_or_default(),
                 modified: 0,
             },

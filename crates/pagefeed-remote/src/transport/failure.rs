@@ -95,7 +95,7 @@ impl Failure {
         match (status, code) {
             (404, code) if is_bucket_missing(code) => Self::io(
                 ErrorKind::NotFound,
-                format!("there is no such bucket ({shown}): see to its name and endpoint_url"),
+                format!("there is no such bucket ({shown}): check its name and endpoint_url"),
             ),
             (404 | 410, _) => Self::io(ErrorKind::NotFound, format!("does not exist ({shown})")),
             (412, _) if answer.asked.is_change() => Self::io(
@@ -127,7 +127,7 @@ impl Failure {
             (401 | 403, _) => credentials(),
             (400, code) if code.contains("Token") || code.contains("Credential") => credentials(),
             (409, code) if BUSY.contains(&code) => {
-                Self::again(format!("others write it now ({shown})"))
+                Self::again(format!("another process writes it now ({shown})"))
             }
             (400, "RequestTimeout") => Self::again(format!("the server answers {shown}")),
             (300..=399, _) => Self::moved(answer, &shown),
@@ -147,7 +147,7 @@ impl Failure {
                 "the bucket is in region {region}: give storage_options={{\"region\": \
                  {region:?}}} (AWS_REGION), and no endpoint_url of another region"
             ),
-            None => "it leads nowhere: see to URL, region and endpoint_url".to_string(),
+            None => "the redirect has no address: check URL, region and endpoint_url".to_string(),
         };
         Self::io(
             ErrorKind::Other,

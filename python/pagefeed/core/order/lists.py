@@ -43,7 +43,7 @@ class UnitList(Protocol):
 
 
 class SingleList(UnitList):
-    """Every unit on its own: at its own number, or permuted.
+    """A list of single units, in file order or permuted.
 
     Args:
         permutation: Where each unit goes; None for file order.

@@ -131,10 +131,9 @@ impl NumberRows {
         leaf: &Leaf,
         rows: Range<usize>,
     ) -> Result<()> {
-        let wanted = run
-            .offsets
-            .get(rows.start..=rows.end)
-            .ok_or_else(|| Error::internal("rows that a run of pages does not have"))?;
+        let wanted = run.offsets.get(rows.start..=rows.end).ok_or_else(|| {
+            Error::internal("rows were asked for that the run of pages does not have")
+        })?;
         let (Some(&first), Some(&last)) = (wanted.first(), wanted.last()) else {
             return Ok(());
         };
@@ -163,7 +162,7 @@ impl NumberRows {
         values: Range<u32>,
         before: u32,
     ) -> Result<()> {
-        let wrong = || Error::internal("the lists of a run are not those of its rows");
+        let wrong = || Error::internal("the lists of a run of pages do not fit its rows");
         let wanted = elements.rows.get(rows.start..=rows.end).ok_or_else(wrong)?;
         let (Some(&first), Some(&last)) = (wanted.first(), wanted.last()) else {
             return Ok(());

@@ -31,7 +31,11 @@ pub(crate) fn decode_values<D: DataType>(
         .encoding()
         .filter(|encoding| *encoding != Encoding::RLE_DICTIONARY)
         .ok_or_else(|| Error::invalid("a page with a dictionary needs its dictionary"))?;
-    let too_many = |_| Error::limit(format!("a page of {num_values} values"));
+    let too_many = |_| {
+        Error::limit(format!(
+            "{num_values} values in a page are more than 32 bits count"
+        ))
+    };
     let pages: Box<dyn PageReader> = Box::new(StepReader::of_one(Page::DataPage {
         buf: Bytes::from_owner(RecycledBuffer::concat(&[page.values])?),
         num_values: u32::try_from(num_values).map_err(too_many)?,

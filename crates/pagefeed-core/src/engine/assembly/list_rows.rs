@@ -117,7 +117,8 @@ fn write<S: ArrowPrimitiveType, T: BatchToken>(
 where
     S::Native: Into<i64>,
 {
-    let outside = || Error::invalid("lists and the positions of a batch that they take");
+    let outside =
+        || Error::invalid("a position is outside of the batch or before the previous end");
     let all = values(lists)?.as_primitive::<S>();
     let mut end = 0;
     for (list, position) in positions.iter().enumerate().take(lists.len()) {

@@ -77,7 +77,7 @@ impl<'a> NumberLists<'a> {
         let numbers = columns.next();
         let mut counts = if is_counted { columns.next() } else { None };
         let numbers =
-            numbers.ok_or_else(|| Error::internal("columns that a batch has no memory for"))?;
+            numbers.ok_or_else(|| Error::internal("the batch has no memory for a column"))?;
         for (row, (position, &tokens)) in positions.iter().zip(whole).enumerate() {
             if self.has.is_some_and(|has| has.is_null(row)) {
                 continue;

@@ -111,7 +111,7 @@ fn copy_all<T: BatchToken>(
                 (&slice.loaded, 0, slice.first)
             }
             None if batch.pages[segment.page_use].is_some() => {
-                let error = Error::invalid("a segment of tokens refers to a page without");
+                let error = Error::invalid("a segment of tokens refers to a page without tokens");
                 return Err((segment.page, error));
             }
             None => continue,

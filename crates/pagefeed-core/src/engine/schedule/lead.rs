@@ -59,7 +59,7 @@ impl Lead {
         lead
     }
 
-    /// Begins again, where no batch is pending; `most` batches have room.
+    /// Starts again without pending batches; there is room for `most` batches.
     pub fn reset(&mut self, most: usize) {
         (self.batches, self.was_full) = (self.first_batches(most), false);
         (self.loads_due, self.slack) = (0.0, FIRST_SLACK);

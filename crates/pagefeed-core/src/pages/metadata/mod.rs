@@ -58,7 +58,7 @@ impl WithMetadata {
                     mean_row_bytes(&column.index)?
                 }
                 Origin::Files(values) if values.len() != num_files => {
-                    return Err(Error::invalid("a column has a value for each file"));
+                    return Err(Error::invalid("give a value of the column for each file"));
                 }
                 Origin::Files(_) => 8,
                 Origin::Spans(spans) => spans.row_bytes(),
@@ -173,7 +173,9 @@ impl WithMetadata {
                 .map_err(|error| pages.locate(error, &slice.record))
         };
         let SharedPage::Rows(array) = self.shared.get_or_make(pages, slice, make)? else {
-            return Err(Error::internal("a page of numbers, not of rows"));
+            return Err(Error::internal(
+                "expected a page of rows, found one of numbers",
+            ));
         };
         if slice.rows.len() == array.len() {
             return Ok(array);
