@@ -10,6 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed
+from made.files import ParquetBytes
+from made.thrift import BINARY, Field, i32
 from pagefeed.errors import PagefeedError
 
 TURN = pa.struct([("a", pa.string()), ("b", pa.float32())])
@@ -92,7 +94,7 @@ def test_values_without_levels_are_refused(
     """Fewer levels have a value than there are values: they would be shifted."""
     is_dictionary = encoding == "RLE_DICTIONARY"
     pq.write_table(
-        pa.table({"x": pa.array(["10"] * 7).cast(data_type)}),
+        pa.table({"x": pa.array(["00"] * 7).cast(data_type)}),
         path := tmp_path / "a.parquet",
         use_dictionary=is_dictionary,
         compression="none",
@@ -102,8 +104,34 @@ def test_values_without_levels_are_refused(
     sound = path.read_bytes()
     start = pq.read_metadata(path).row_group(0).column(0).data_page_offset
     at = sound.index(levels := bytes([7 << 1, 1]), start)
-    # All null; one value in a group of eight levels; in seven groups; a level more.
-    for damaged in [(7 << 1, 0), (1 << 1 | 1, 1), (7 << 1 | 1, 1), (8 << 1, 1)]:
+    # All null; six values, or one, in a group of eight levels, in seven groups; a
+    # level more.
+    runs = [(7 << 1, 0), (3, 63), (3, 1), (7 << 1 | 1, 1), (8 << 1, 1)]
+    for damaged in runs:
         path.write_bytes(sound[:at] + bytes(damaged) + sound[at + len(levels) :])
         with pytest.raises(PagefeedError, match=r"left after|were expected"):
             pagefeed.PageIndex.build(path, column="x").read_page(0)
+
+
+@pytest.mark.parametrize("writer", [b"fastparquet-python version 0.8.2", b"other"])
+@pytest.mark.parametrize("padding", [0, 8])
+def test_eight_zeros_end_the_pages_of_fastparquet_alone(
+    tmp_path: Path, writer: bytes, padding: int
+):
+    """Elsewhere they are a value that the levels of a damaged page lost."""
+    table = pa.table({"x": pa.array([1, None, 0], pa.int64())})
+    pq.write_table(
+        table, path := tmp_path / "a.parquet", use_dictionary=False, compression="none"
+    )
+    file = ParquetBytes.parse(path.read_bytes())
+    ((page,),) = file.chunks
+    page.body += bytes(padding)
+    page.header[2] = page.header[3] = i32(len(page.body))
+    file.footer[6] = Field(BINARY, writer)
+    path.write_bytes(file.encode())
+    index = pagefeed.PageIndex.build(path, column="x")
+    if (padding == 8) == writer.startswith(b"fastparquet"):
+        assert pa.array(index.read_page(0)).to_pylist() == [1, None, 0]
+    else:
+        with pytest.raises(PagefeedError, match=f"{padding} bytes are left"):
+            index.read_page(0)

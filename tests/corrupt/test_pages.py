@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+import pagefeed
 from made import thrift
 from made.files import DATA, DATA_V2, DICTIONARY, PageBytes, ParquetBytes
 from made.handmade import (
@@ -33,6 +34,7 @@ from made.handmade import (
 )
 from made.thrift import i32
 from models.probing import Job, assert_all, probe
+from pagefeed.errors import CorruptFileError
 
 FLAT = [element("input_ids", kind=INT32, repetition=REQUIRED)]
 NULLABLE = [element("input_ids", kind=INT32, repetition=OPTIONAL)]
@@ -267,6 +269,30 @@ def test_levels_that_do_not_add_up(tmp_path: Path, name: str):
     file = one_column(token_list(), [broken_levels()[name]], num_rows=4)
     outcomes = probe([job(tmp_path, name, file.encode())])
     assert_all(outcomes, set())
+
+
+@pytest.mark.parametrize(
+    ("behind", "is_read"),
+    [("", True), ("block", True), ("blockblock", False), ("bloc", False), ("x", False)],
+)
+def test_one_more_block_of_levels_is_padding(
+    tmp_path: Path, behind: str, *, is_read: bool
+):
+    """DuckDB 1.3 writes its buffer of 256 once more if it was full at the end."""
+    block = bytes([256 // 8 << 1 | 1, *[0x55] * 32])
+    parts = {"": b"", "block": block, "blockblock": block * 2, "bloc": block[:-1]}
+    levels = block + parts.get(behind, b"x")
+    values = b"".join(n.to_bytes(4, "little") for n in range(128))
+    body = len(levels).to_bytes(4, "little") + levels + values
+    data = one_column(NULLABLE, [data_page(256, body)], num_rows=256).encode()
+    (path := tmp_path / "a.parquet").write_bytes(data)
+    if not is_read:
+        with pytest.raises(CorruptFileError, match="left after the last"):
+            pagefeed.PageIndex.build(path, column="input_ids").read_page(0)
+        return
+    index = pagefeed.PageIndex.build(path, column="input_ids")
+    read = pa.array(index.read_page(0)).to_pylist()
+    assert read == [n // 2 if n % 2 == 0 else None for n in range(256)]
 
 
 def test_levels_of_the_sound_page_do(tmp_path: Path):

@@ -36,6 +36,20 @@ def test_unknown_converted_types_mean_nothing(tmp_path: Path, code: int, column:
         assert found == expected
 
 
+def test_a_leaf_without_a_repetition_is_required(tmp_path: Path):
+    """So hyparquet wrote it once: readers take what is left out for 0."""
+    fields = [pa.field("n", pa.int32(), nullable=False), pa.field("text", pa.string())]
+    table = pa.table({"n": [1, 2], "text": ["a", None]}, pa.schema(fields))
+    pq.write_table(table, path := tmp_path / "a.parquet", store_schema=False)
+    footer = read_footer(data := path.read_bytes())
+    del footer[2].value[1][1][3]
+    path.write_bytes(with_footer(data, footer))
+    assert pq.read_table(path).to_pydict() == table.to_pydict()
+    for column, values in table.to_pydict().items():
+        index = pagefeed.PageIndex.build(path, column=column)
+        assert pa.array(index.read_page(0)).to_pylist() == values
+
+
 @pytest.mark.parametrize("code", [0, 1, 2, 22])
 def test_the_logical_type_of_lists_and_maps_stands(tmp_path: Path, code: int):
     path = tmp_path / "sound.parquet"

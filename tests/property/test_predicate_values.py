@@ -111,6 +111,20 @@ def is_true(sign: str, value: Any, literal: float, name: Any) -> bool:
     return bool(SIGNS[sign](Fraction(value), exact))
 
 
+@settings(max_examples=scaled(60), deadline=None)
+@given(
+    values=st.lists(st.decimals(-(10**18), 10**18, places=10), min_size=2, max_size=9),
+    sign=st.sampled_from([*SIGNS]),
+)
+def test_decimals_are_compared_in_all_their_digits(values: Numbers, sign: str):
+    """A float holds 17 of them."""
+    literal, array = values[0], {"n": pa.array(values, pa.decimal128(38, 10))}
+    expected = [n for n, value in enumerate(values) if SIGNS[sign](value, literal)]
+    assert selected(array, f"n {sign} {literal:f}") == expected
+    equal = [n for n, value in enumerate(values) if value == literal]
+    assert selected(array, f"n in [{literal:f}, 1e999]") == equal
+
+
 @settings(max_examples=scaled(300), deadline=None)
 @given(column=compared(), sign=st.sampled_from([*SIGNS]), is_left=st.booleans())
 def test_numbers_are_compared_in_the_type_of_the_column(

@@ -1,5 +1,6 @@
 """Statistics that cannot be bounds prove nothing: no matching row is lost."""
 
+import datetime
 import decimal
 import operator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 import pagefeed as pf
 from made.files import chunk_metas, read_footer, with_footer
-from made.thrift import Struct, i64
+from made.thrift import BINARY, Field, Struct, i64
 from pagefeed.errors import CorruptFileError
 from pagefeed.selection import bounds_of
 from pagefeed.selection.table_columns import Bounds
@@ -109,6 +110,26 @@ def test_true_statistics_leave_row_groups_out(true: Path):
     assert rows_of(damaged, "i < 50") == [5]
     with pytest.raises(CorruptFileError):
         rows_of(damaged, "i < 150")
+
+
+@pytest.mark.parametrize("writer", [b"Parquet.Net version 4.25.0 (build 6)", b"other"])
+def test_bounds_of_times_in_the_zone_of_the_writer_are_none(
+    tmp_path: Path, writer: bytes
+):
+    noon = datetime.datetime(2021, 1, 1, 12)
+    tokens = pa.array([[0], [1]], pa.list_(pa.int32()))
+    times = pa.array([noon, noon], pa.timestamp("ms"))
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"input_ids": tokens, "t": times}), path)
+    footer = read_footer(path.read_bytes())
+    footer[6] = Field(BINARY, writer)
+    said = chunk_metas(footer, "t")[0][12].value
+    earlier = int.from_bytes(said[MIN_VALUE].value, "little") - 8 * 3600 * 1000
+    for bound in (MIN, MAX, MIN_VALUE, MAX_VALUE):
+        said[bound] = Field(BINARY, earlier.to_bytes(8, "little"))
+    path.write_bytes(with_footer(path.read_bytes(), footer))
+    found = rows_of(pf.parquet(path, column="input_ids"), f"t == '{noon.isoformat()}'")
+    assert found == ([0, 1] if writer.startswith(b"Parquet.Net") else [])
 
 
 def test_bounds_in_the_log_of_a_table_that_contradict_themselves():

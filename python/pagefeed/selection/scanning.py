@@ -19,6 +19,7 @@ from pagefeed.errors import (
     PagefeedError,
 )
 from pagefeed.selection.expansion import named_in, rows_at_once
+from pagefeed.selection.inner_fields import scanner_of
 from pagefeed.selection.int96 import check_years, int96_columns, is_coarse, used_of
 from pagefeed.selection.query import (
     Expression,
@@ -96,7 +97,7 @@ def column_of(files: Files, column: str, file: int) -> Any:
     field, _ = field_of(schema, column)
     rows = _rows_at_once(files, file, Opened(fragment, schema), column)
     try:
-        scanner = fragment.scanner(schema, columns={"found": field}, batch_size=rows)
+        scanner = scanner_of(fragment, schema, {"found": field}, rows)
         return scanner.to_table()["found"].combine_chunks()
     except (pa.ArrowException, OSError) as problem:
         raise _unreadable(files.storage, files.files[file], problem) from None
@@ -151,7 +152,9 @@ def _check_years(row_groups: RowGroups, opened: Opened, expression: Expression) 
     coarse = _open(Files.of(row_groups.index), row_groups.file, groups, unit="s")
     for name, field in used.items():
         try:
-            table = coarse.scanner(columns={name: field}, use_threads=False).to_table()
+            schema = coarse.physical_schema
+            scanner = scanner_of(coarse, schema, {name: field}, BATCH_ROWS)
+            table = scanner.to_table()
         except (arrow().ArrowException, OSError) as problem:
             storage = row_groups.index.storage
             raise _unreadable(storage, row_groups.path, problem) from None
@@ -230,12 +233,11 @@ def summary_of(spans: Spans, columns: Sequence[str]) -> str:
     tables, num_rows = [], 0
     try:
         for row_groups in row_groups_of(spans):
-            opened = fragment, schema, _ = open_groups(row_groups)
-            fields = {name: field_of(schema, name)[0] for name in columns}
+            opened = open_groups(row_groups)
+            fields = {name: field_of(opened.schema, name)[0] for name in columns}
             files, text = Files.of(spans.index), " ".join(columns)
             rows = _rows_at_once(files, row_groups.file, opened, text)
-            asked = {"columns": fields, "batch_size": rows}
-            scanner = fragment.scanner(schema, **asked, use_threads=False)
+            scanner = scanner_of(opened.fragment, opened.schema, fields, rows)
             tables.append(scanner.head(min(rows, SUMMARY_ROWS - num_rows)))
             num_rows += len(tables[-1])
             if num_rows >= SUMMARY_ROWS:
@@ -405,9 +407,9 @@ def _values(
     pa, pc = arrow(), arrow("pyarrow.compute")
     files, text = Files.of(row_groups.index), f"{expression}"
     rows = _rows_at_once(files, row_groups.file, opened, text)
-    asked = {"columns": {"found": expression}, "batch_size": rows}
-    scanner = opened.fragment.scanner(opened.schema, **asked, use_threads=False)
     try:
+        found = {"found": expression}
+        scanner = scanner_of(opened.fragment, opened.schema, found, rows)
         for batch in scanner.to_batches():
             column = batch.column(0)
             if column.null_count:

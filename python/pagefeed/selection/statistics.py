@@ -8,6 +8,8 @@ from pagefeed.selection.query import Expression, Query, Schema, arrow
 
 _ORDER_OF_TYPE = b"\x1c\x00\x00"
 """Entry of a footer for each column whose bounds are in the order of its type."""
+_SHIFTS_TIMES = "Parquet.Net version 4"
+"""A writer whose bounds of timestamps are in its zone, and their values in UTC."""
 _END_OF_FOOTER = slice(None, -8)
 """A footer in a file, without its length and the magic at the end."""
 
@@ -32,10 +34,12 @@ def without_groups(
     leaves = [metadata.schema.column(leaf) for leaf in range(metadata.num_columns)]
     used = [n for n, leaf in enumerate(leaves) if query.may_use(leaf.path)]
     is_ordered = _is_ordered(metadata)
+    shifts_times = (metadata.created_by or "").startswith(_SHIFTS_TIMES)
     for group in left_out:
         for n in used:
             chunk = metadata.row_group(group).column(n)
-            if not _are_bounds(chunk, leaves[n], is_ordered=is_ordered):
+            is_shifted = shifts_times and leaves[n].logical_type.type == "TIMESTAMP"
+            if is_shifted or not _are_bounds(chunk, leaves[n], is_ordered=is_ordered):
                 kept.add(group)
     return fragment.subset(row_group_ids=sorted(kept))
 

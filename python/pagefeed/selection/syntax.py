@@ -8,6 +8,7 @@ import keyword
 import re
 import tokenize
 from collections.abc import Iterator
+from typing import Self
 
 from pagefeed.errors import InvalidArgumentError
 
@@ -29,6 +30,27 @@ _SQL = {
     "BETWEEN": "write 1 <= number <= 5 for BETWEEN",
     "LIKE": "write startswith(column, 'text') or contains(column, 'text') for LIKE",
 }
+
+
+class WrittenFloat(float):
+    """A literal with all its digits: a decimal may have more than a float."""
+
+    _text: str
+
+    def __new__(cls, text: str) -> Self:
+        """Return the number that a text stands for."""
+        number = super().__new__(cls, text)
+        number._text = text.replace("_", "")
+        return number
+
+    def __neg__(self) -> WrittenFloat:
+        """Return the number with the other sign."""
+        positive = self._text.removeprefix("-")
+        return WrittenFloat(positive if positive != self._text else f"-{positive}")
+
+    def __repr__(self) -> str:
+        """Return the text."""
+        return self._text
 
 
 class PredicateText:
@@ -61,6 +83,11 @@ class PredicateText:
             raise InvalidArgumentError(f"bad predicate: {error}; {_GRAMMAR}") from None
         for token, problem in self._misleading():
             raise self._refused(problem, token.start, token.end)
+        lines = [line.encode() for line in self._lines]
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, float):
+                written = lines[node.lineno - 1][node.col_offset : node.end_col_offset]
+                node.value = WrittenFloat(written.decode())
         return tree
 
     def refuse(self, node: ast.expr, problem: str) -> InvalidArgumentError:

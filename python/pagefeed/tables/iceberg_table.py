@@ -75,10 +75,10 @@ def iceberg(
     """Return a snapshot of an Iceberg table as a dataset, without its deleted rows.
 
     The snapshot is pinned: rows that are added or deleted later are in another dataset,
-    and a state records its snapshot. Columns are those of the snapshot's schema. In
-    files that were written before a column got its name, its field id identifies it.
-    Partition columns can be used in ``where`` and ``metadata``. Files come in the order
-    in which they were added.
+    and a state records its snapshot. Columns are those of the snapshot's schema, and of
+    the table's present one for a branch. In files that were written before a column got
+    its name, its field id identifies it. Partition columns can be used in ``where`` and
+    ``metadata``. Files come in the order in which they were added.
 
     Args:
         table: Name of a table in the catalog, such as ``"corpus.web"``. Without a
@@ -134,7 +134,9 @@ def iceberg(
         )
     with _told(given):
         chosen = _snapshot_of(opened, snapshot)
-        is_now = snapshot is None
+        ref = metadata.refs.get(snapshot) if isinstance(snapshot, str) else None
+        is_branch = ref is not None and ref.snapshot_ref_type == "branch"
+        is_now = snapshot is None or is_branch
         schema = opened.schema() if is_now else _schema_of(metadata, chosen)
         live = live_files(opened, chosen, schema)
         types, defaults, inner_defaults = column_types(schema)

@@ -80,6 +80,39 @@ def test_only_pages_with_selected_rows_are_ever_read(tmp_path):
         dataset.where("quality > 0.5").spans.num_values  # noqa: B018
 
 
+def test_fields_of_structs_are_read_without_those_beside_them(tmp_path):
+    path = tmp_path / "lang=en" / "a.parquet"
+    path.parent.mkdir()
+    rows = 3000
+    meta: list[Any] = [
+        None if n % 7 == 0 else {"a": {"x": n % 50, "moment": n}, "text": f"{n}" * 9}
+        for n in range(rows)
+    ]
+    inner = pa.struct([("x", pa.int32()), ("moment", pa.timestamp("us"))])
+    kind = pa.struct([("a", inner), ("text", pa.string())])
+    table = {"n": range(rows), "id": range(rows), "meta": pa.array(meta, kind)}
+    pq.write_table(pa.table(table), path, use_dictionary=False)
+    damage(index := pf.PageIndex.build(path, column="meta.text"), range(len(index)))
+    with pytest.raises(pf.PagefeedError):
+        index.read_page(0)
+    x = [None if row is None else row["a"]["x"] for row in meta]
+    day = "meta.a.moment < '1970-01-01T00:00:00.001'"
+    asked = {
+        "meta.a.x > 40": [v is not None and v > 40 for v in x],
+        "meta.a.x is null": [v is None for v in x],
+        "n < 500 and meta.a.x == 3": [n < 500 and v == 3 for n, v in enumerate(x)],
+        day: [v is not None and n < 1000 for n, v in enumerate(x)],
+    }
+    data = pf.parquet(tmp_path, column="n", metadata=["id"])
+    for text, expected in asked.items():
+        found = [row["id"] for row in data.where(text)]
+        assert found == np.flatnonzero(expected).tolist(), text
+    # A column in the names of folders, and a whole struct, need the scanner of files.
+    for text in ("lang == 'en' and meta.a.x > 40", pc.field("meta").is_null()):
+        with pytest.raises(CorruptFileError):
+            len(data.where(text))
+
+
 def test_whole_pages_and_fixed_lengths_are_counted_without_reading(tmp_path):
     for kind in (pa.list_(pa.int32(), 8), pa.list_(pa.int32())):
         tokens = pa.array([[n] * 8 for n in range(ROWS)], kind)

@@ -261,6 +261,15 @@ def test_versions_snapshots_tags_and_times(tmp_path):
         for one in wanted
     ]
     assert found == [10, 10, 30, 30, 30, 30]
+    with table.update_schema() as update:
+        update.rename_column("tokens", "ids")
+    # A branch has the table's columns of today, a tag those it was made with.
+    assert len(pf.iceberg("corpus.web", "main", catalog=properties, column="ids")) == 30
+    with pytest.raises(ColumnNotFoundError, match="tokens"):
+        pf.iceberg("corpus.web", "main", catalog=properties, column="tokens")
+    assert (
+        len(pf.iceberg("corpus.web", "v1", catalog=properties, column="tokens")) == 10
+    )
     with pytest.raises(InvalidArgumentError, match="tags and branches: main, v1"):
         pf.iceberg("corpus.web", "v2", catalog=properties, column="tokens")
     with pytest.raises(MissingFileError, match=r"corpus\.code"):

@@ -55,17 +55,17 @@ pub(crate) fn decoded_size(
     let size = match page.header.encoding() {
         Some(Encoding::PLAIN) if is_string => {
             let size = sized(bytes, fixed, num_values)?;
-            all_used(page, split_strings(bytes, num_values, |_| ())?)?;
+            all_used(page, leaf, split_strings(bytes, num_values, |_| ())?)?;
             size
         }
-        Some(Encoding::PLAIN) => all_used_by(page, bytes, fixed, num_values)?,
+        Some(Encoding::PLAIN) => all_used_by(page, leaf, bytes, fixed, num_values)?,
         // The reader takes the distance of a value's bytes from their number.
         Some(Encoding::BYTE_STREAM_SPLIT) if bytes.len() as u64 != fixed => {
             return Err(damaged_plain(num_values, bytes.len()));
         }
         Some(Encoding::BYTE_STREAM_SPLIT) => fixed,
         Some(Encoding::RLE_DICTIONARY) => {
-            check_indices(page, num_values)?;
+            check_indices(page, leaf, num_values)?;
             match lengths {
                 Some(lengths) => indices::total_length(bytes, 0..num_values, lengths)?,
                 None => fixed,
@@ -73,19 +73,19 @@ pub(crate) fn decoded_size(
         }
         Some(Encoding::RLE) => {
             let runs = bytes.get(4..).unwrap_or_default();
-            all_used(page, covered(Runs::new(runs, 1, num_values))?)?;
+            all_used(page, leaf, covered(Runs::new(runs, 1, num_values))?)?;
             fixed
         }
         Some(Encoding::DELTA_BINARY_PACKED) => {
-            all_used(page, deltas(bytes, num_values)?.end()?)?;
+            all_used(page, leaf, deltas(bytes, num_values)?.end()?)?;
             fixed
         }
         Some(Encoding::DELTA_LENGTH_BYTE_ARRAY) => {
             let mut size = 0;
             let behind = lengths_of(bytes, num_values, |length| size += length)?;
-            all_used_by(page, behind, size, num_values)?
+            all_used_by(page, leaf, behind, size, num_values)?
         }
-        Some(Encoding::DELTA_BYTE_ARRAY) => shared_prefixes(page, num_values)?,
+        Some(Encoding::DELTA_BYTE_ARRAY) => shared_prefixes(page, leaf, num_values)?,
         // The reader refuses what it does not know.
         _ => 0,
     };
@@ -160,34 +160,43 @@ fn split_strings(
     Ok(bytes)
 }
 
-/// Refuses bytes after the last value: the levels or counts of the page are others than
-/// those it was written with. fastparquet leaves eight zeros in its pages, which are of
-/// version 1 and without lists.
-fn all_used(page: &DataPage<'_>, behind: &[u8]) -> Result<()> {
-    let is_padded = matches!(page.header.kind, PageKind::DataV1(_)) && page.repetition.is_empty();
-    match behind.len() {
-        0 => Ok(()),
-        8 if is_padded && behind == [0; 8] => Ok(()),
-        left => Err(Error::corrupt(format!(
-            "{left} bytes are left after the last value of the page"
+/// Refuses bytes after the last value, but those of [`Leaf::is_padded`]: the levels or counts
+/// of the page are others than those it was written with.
+fn all_used(page: &DataPage<'_>, leaf: &Leaf, behind: &[u8]) -> Result<()> {
+    let padding: &[u8] = match page.header.kind {
+        PageKind::DataV1(_) if leaf.is_padded => &[0; 8],
+        _ => &[],
+    };
+    match behind == padding {
+        true => Ok(()),
+        false => Err(Error::corrupt(format!(
+            "{} bytes are left after the last value of the page instead of {}",
+            behind.len(),
+            padding.len()
         ))),
     }
 }
 
 /// Returns the `size` of values, which must be all the `bytes`.
-fn all_used_by(page: &DataPage<'_>, bytes: &[u8], size: u64, num_values: usize) -> Result<u64> {
+fn all_used_by(
+    page: &DataPage<'_>,
+    leaf: &Leaf,
+    bytes: &[u8],
+    size: u64,
+    num_values: usize,
+) -> Result<u64> {
     let left = sized(bytes, size, num_values)?;
-    all_used(page, &bytes[bytes.len() - left as usize..])?;
+    all_used(page, leaf, &bytes[bytes.len() - left as usize..])?;
     Ok(size)
 }
 
 /// Refuses a page that has not as many indices as values.
-pub(crate) fn check_indices(page: &DataPage<'_>, num_values: usize) -> Result<()> {
+pub(crate) fn check_indices(page: &DataPage<'_>, leaf: &Leaf, num_values: usize) -> Result<()> {
     let behind = match num_values {
         0 => page.values.get(1..).unwrap_or_default(),
         _ => covered(indices::runs(page.values, num_values)?)?,
     };
-    all_used(page, behind)
+    all_used(page, leaf, behind)
 }
 
 /// Refuses a dictionary that has fewer entries of fixed size than it claims.
@@ -220,10 +229,12 @@ fn covered(mut runs: Runs<'_>) -> Result<&[u8]> {
     runs.end()
 }
 
-/// Returns the differences of a page, `num_values` of them.
+/// Returns the differences of a page, `num_values` of them. Some writers store a 0 for
+/// nulls alone.
 fn deltas(bytes: &[u8], num_values: usize) -> Result<Delta<'_>> {
     let deltas = Delta::new(bytes)?;
-    if deltas.count != num_values {
+    let is_zero = num_values == 0 && (deltas.count, deltas.first) == (1, 0);
+    if deltas.count != num_values && !is_zero {
         return Err(Error::corrupt(format!(
             "{num_values} values were expected, the page holds {}",
             deltas.count
@@ -240,7 +251,7 @@ fn lengths_of(bytes: &[u8], num_values: usize, mut visit: impl FnMut(u64)) -> Re
 
 /// Returns the size of strings that begin like those before them. The reader shortens a
 /// prefix that is longer than the string before, and makes another text of it.
-fn shared_prefixes(page: &DataPage<'_>, num_values: usize) -> Result<u64> {
+fn shared_prefixes(page: &DataPage<'_>, leaf: &Leaf, num_values: usize) -> Result<u64> {
     let mut prefixes = Vec::new();
     reserve(&mut prefixes, num_values)?;
     let behind = lengths_of(page.values, num_values, |length| prefixes.push(length))?;
@@ -259,7 +270,7 @@ fn shared_prefixes(page: &DataPage<'_>, num_values: usize) -> Result<u64> {
              page before (PARQUET-246); write the file anew"
         )));
     }
-    all_used_by(page, behind, suffixes, num_values)?;
+    all_used_by(page, leaf, behind, suffixes, num_values)?;
     Ok(size)
 }
 

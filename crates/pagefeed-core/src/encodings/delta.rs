@@ -10,7 +10,7 @@ pub(crate) struct Delta<'a> {
     bytes: &'a [u8],
     /// Number of integers.
     pub(crate) count: usize,
-    first: i64,
+    pub(crate) first: i64,
     miniblocks: usize,
     /// Integers of a miniblock, a multiple of 8.
     miniblock_size: usize,

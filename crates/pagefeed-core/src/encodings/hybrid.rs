@@ -3,8 +3,11 @@
 
 use crate::error::{Error, Result};
 
-/// Values of a block: DuckDB fills the last one up. Others fill up a group of eight.
+/// Values of a block: DuckDB fills the last one up, and adds another after one that was
+/// full. Others fill up a group of eight.
 const BLOCK: usize = 256;
+/// Header of a run of one block.
+const BLOCK_HEADER: u8 = (BLOCK / 4 + 1) as u8;
 
 /// One run of the hybrid encoding.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +45,8 @@ pub(crate) struct Runs<'a> {
     remaining: usize,
     /// Values of the last run that are left, without padding.
     num_left: usize,
+    /// Whether the last run was one block.
+    was_block: bool,
 }
 
 impl<'a> Runs<'a> {
@@ -53,6 +58,7 @@ impl<'a> Runs<'a> {
             width,
             remaining: num_values,
             num_left: 0,
+            was_block: false,
         }
     }
 
@@ -60,6 +66,7 @@ impl<'a> Runs<'a> {
     /// left: the writer of the page wrote more of them.
     pub(crate) fn end(&self) -> Result<&'a [u8]> {
         match self.num_left {
+            0 if self.was_block && self.is_block() => Ok(&[]),
             0 => Ok(self.bytes),
             left => Err(Error::corrupt(format!(
                 "{left} levels or indices are left after the last of the page"
@@ -67,7 +74,14 @@ impl<'a> Runs<'a> {
         }
     }
 
+    /// Whether one block is left, and nothing else.
+    fn is_block(&self) -> bool {
+        self.bytes.first() == Some(&BLOCK_HEADER)
+            && self.bytes.len() == 1 + BLOCK / 8 * self.width as usize
+    }
+
     fn run(&mut self) -> Result<Run<'a>> {
+        self.was_block = self.bytes.first() == Some(&BLOCK_HEADER);
         let header = self.header()?;
         let count = header >> 1;
         let run = if header & 1 == 0 {

@@ -6,6 +6,7 @@ use std::ops::Range;
 use super::{Chunk, Footer, RowGroup};
 use crate::codec::Codec;
 use crate::error::{Error, Kind, Result};
+use crate::schema::PADDED_KEY;
 use crate::schema::converted;
 use crate::schema::hint::{self, ARROW_SCHEMA_KEY};
 use crate::schema::rewrite::{INT96, SPARK_KEY};
@@ -15,6 +16,9 @@ use crate::thrift::{Reader, Wire, put_varint, read_fields};
 /// A writer whose null counts of chunks are those of the dictionary: none. (So did
 /// Arrow C++ before 6, for strings only.)
 const COUNTS_NULLS_OF_DICTIONARIES: &[u8] = b"Arrow2";
+
+/// A writer that pads its pages: see [`PADDED_KEY`].
+const PADS_PAGES: &[u8] = b"fastparquet-python";
 
 /// Facts that all chunks are checked against.
 struct Context<'a> {
@@ -91,6 +95,9 @@ impl Footer {
             .any(|leaf| tree.physical_type(leaf) == Some(INT96));
         if has_int96 && spark.is_some() {
             metadata.push((SPARK_KEY, ""));
+        }
+        if created_by.starts_with(PADS_PAGES) {
+            metadata.push((PADDED_KEY, ""));
         }
         Ok(Self {
             schema: empty_footer(&schema, &metadata),

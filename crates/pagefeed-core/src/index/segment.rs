@@ -29,7 +29,7 @@ use crate::schema::ColumnSchema;
 /// Metadata that identify a segment among Arrow files.
 const FORMAT: (&str, &str) = ("pagefeed.format", "page index");
 /// Changes whenever the columns or their meaning change.
-const VERSION: (&str, &str) = ("pagefeed.version", "4");
+const VERSION: (&str, &str) = ("pagefeed.version", "5");
 const COLUMN: &str = "pagefeed.column";
 const DRIVING_LEAF: &str = "pagefeed.driving_leaf";
 const FINGERPRINT: &str = "pagefeed.fingerprint";

@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::thrift::{Reader, Wire, put_varint, read_fields};
 
 /// Fields of a schema element.
+const REPETITION: i16 = 3;
 const CONVERTED_TYPE: i16 = 6;
 const SCALE: i16 = 7;
 /// A union.
@@ -25,14 +26,15 @@ const LAST_KNOWN: i16 = 18;
 #[derive(Default)]
 struct Annotations {
     is_leaf: bool,
+    has_repetition: bool,
     converted: Option<i32>,
     has_scale: bool,
     /// Member of the union that is the logical type.
     logical: Option<i16>,
 }
 
-/// Returns the list of schema elements without types that are not known yet, and with the scale of
-/// decimals, which is 0 where it is left out.
+/// Returns the list of schema elements without types that are not known yet, and with what is left
+/// out where it is 0: the scale of a decimal, and the repetition of a required leaf.
 pub fn known_only(list: &[u8]) -> Result<Cow<'_, [u8]>> {
     rewritten(list, |own| {
         let is_known = |converted| is_known(converted, own.logical);
@@ -75,6 +77,7 @@ fn rewritten(
         let own = annotations(&list[reader.position()..])?;
         let [keeps_converted, keeps_logical] = keeps(&own);
         let mut lacks_scale = own.converted == Some(DECIMAL) && !own.has_scale;
+        let mut lacks_repetition = own.is_leaf && !own.has_repetition;
         let mut last = 0i16;
         reader.fields(|id, wire, reader| {
             let start = reader.position();
@@ -82,6 +85,11 @@ fn rewritten(
             if id == CONVERTED_TYPE && !keeps_converted || id == LOGICAL_TYPE && !keeps_logical {
                 has_changed = true;
                 return Ok(());
+            }
+            if id > REPETITION && std::mem::take(&mut lacks_repetition) {
+                push_field(&mut stripped, last, REPETITION, Wire::I32);
+                stripped.push(0);
+                (last, has_changed) = (REPETITION, true);
             }
             push_field(&mut stripped, last, id, wire);
             stripped.extend_from_slice(&list[start..reader.position()]);
@@ -107,6 +115,10 @@ fn annotations(element: &[u8]) -> Result<Annotations> {
     read_fields!(reader, {
         (1, Wire::I32) => {
             own.is_leaf = true;
+            reader.i32()?;
+        },
+        (REPETITION, Wire::I32) => {
+            own.has_repetition = true;
             reader.i32()?;
         },
         (CONVERTED_TYPE, Wire::I32) => own.converted = Some(reader.i32()?),

@@ -23,6 +23,8 @@ pub struct Leaf {
     pub nodes: Vec<Node>,
     /// The crate's own description.
     pub descriptor: ColumnDescPtr,
+    /// Whether fastparquet wrote the pages: those of version 1 end with eight zeros.
+    pub is_padded: bool,
 }
 
 /// Levels of a node of the schema.
@@ -48,6 +50,7 @@ impl Leaf {
             max_definition: descriptor.max_def_level(),
             nodes: nodes(schema.root_schema(), ordinal),
             descriptor,
+            is_padded: false,
         }
     }
 

@@ -25,6 +25,10 @@ pub(crate) use leaf::children;
 pub use leaf::{Leaf, Node};
 use tree::SchemaTree;
 
+/// Key under which the footer of a schema records that pages are padded:
+/// see [`Leaf::is_padded`].
+pub const PADDED_KEY: &str = "pagefeed.padded";
+
 /// A column as asked for, in one schema: its leaves and its Arrow type.
 #[derive(Debug)]
 pub struct ColumnSchema {
@@ -72,9 +76,13 @@ impl ColumnSchema {
                 descriptor.num_columns()
             )));
         }
+        let is_padded = value_of(&metadata, PADDED_KEY).is_some();
         let leaves: Vec<Leaf> = selected
             .clone()
-            .map(|ordinal| Leaf::new(ordinal, descriptor))
+            .map(|ordinal| Leaf {
+                is_padded,
+                ..Leaf::new(ordinal, descriptor)
+            })
             .collect();
         let (field, levels) = arrow(&metadata, &selected)?;
         if has_nul(&field) {

@@ -93,7 +93,7 @@ fn size_of(open: &OpenPage<'_>, leaf: &Leaf, dictionary: Option<&Entries>) -> Re
         (Some(Encoding::PLAIN), _) => Some(decoded_size(page, leaf, open.num_present, None)?),
         // A page of short indices may have far more rows than the page that is loaded with it.
         (Some(Encoding::RLE_DICTIONARY), Some(entries)) => {
-            check_indices(page, open.num_present)?;
+            check_indices(page, leaf, open.num_present)?;
             let size = total_length(page.values, open.values.clone(), entries.lengths())?;
             Some(check_page_size(size)?)
         }
