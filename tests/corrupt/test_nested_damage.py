@@ -135,3 +135,22 @@ def test_eight_zeros_end_the_pages_of_fastparquet_alone(
     else:
         with pytest.raises(PagefeedError, match=f"{padding} bytes are left"):
             index.read_page(0)
+
+
+def test_a_part_of_the_padding_of_differences_is_damage(tmp_path: Path):
+    """Writers pad the last part of the differences, or not; none pads half of it."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(
+        pa.table({"x": pa.array([1, 0] * 4, pa.int64())}),
+        path,
+        use_dictionary=False,
+        compression="none",
+        column_encoding="DELTA_BINARY_PACKED",
+    )
+    sound = path.read_bytes()
+    # Blocks of 256 in 4 parts, 8 values, the first one, the least difference, bits.
+    header = bytes([0x80, 2, 4, 8, 2, 1, 2])
+    at = sound.index(header) + len(header) - 1
+    path.write_bytes(sound[:at] + b"\3" + sound[at + 1 :])
+    with pytest.raises(PagefeedError, match="bytes are left"):
+        pagefeed.PageIndex.build(path, column="x").read_page(0)

@@ -94,7 +94,8 @@ impl<'a> Delta<'a> {
                     return Err(short(left));
                 }
                 let whole = (self.miniblock_size / 8).saturating_mul(width);
-                let (packed, rest) = bytes.split_at(whole.min(bytes.len()));
+                let size = if whole <= bytes.len() { whole } else { needed };
+                let (packed, rest) = bytes.split_at(size);
                 visit(&Miniblock {
                     min_delta,
                     width,

@@ -160,9 +160,9 @@ mod tests {
 
     #[test]
     fn only_unknown_ones_are_left_out() {
-        // Two leaves called "a": INT32, converted type, logical type of field 10.
+        // Two leaves called "a": INT32, required, converted type, logical type of field 10.
         let element = |converted: u8| {
-            let head = [0x15, 2, 0x38, 1, b'a', 0x25, converted];
+            let head = [0x15, 2, 0x25, 0, 0x18, 1, b'a', 0x25, converted];
             [&head[..], &[0x4c, 0, 0]].concat()
         };
         let list = |first: u8, second: u8| [vec![0x2c], element(first), element(second)].concat();
@@ -175,10 +175,13 @@ mod tests {
             let expected = [
                 vec![0x2c],
                 element(12),
-                vec![0x15, 2, 0x38, 1, b'a', 0x6c, 0, 0],
+                vec![0x15, 2, 0x25, 0, 0x18, 1, b'a', 0x6c, 0, 0],
             ];
             assert_eq!(&*known_only(&changed).unwrap(), expected.concat());
         }
+        let without_repetition = [0x1c, 0x15, 2, 0x38, 1, b'a', 0x25, 12, 0x4c, 0, 0];
+        let expected = [vec![0x1c], element(12)].concat();
+        assert_eq!(&*known_only(&without_repetition).unwrap(), expected);
     }
 
     #[test]
