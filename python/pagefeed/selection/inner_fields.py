@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pagefeed.selection.expansion import named_in
 from pagefeed.selection.query import Expression, Schema, arrow, scalar_columns
 
 _INNER = re.compile(r"FieldRef\.Nested\((?:FieldRef\.Name\(.*?\) ?)+\)")
@@ -46,6 +47,17 @@ def scanner_of(
         for batch in file.iter_batches(rows, [group.id], paths, use_threads=False)
     )
     return dataset.Scanner.from_batches(batches, schema=kind, **asked)
+
+
+def is_readable(fragment: Any, text: str, rows: int) -> bool:
+    """Whether pyarrow reads the columns that a text names, with nothing evaluated."""
+    names = named_in(text, fragment)
+    try:
+        for _ in fragment.to_batches(columns=names, batch_size=rows):
+            pass
+    except (arrow().ArrowException, OSError):
+        return False
+    return True
 
 
 def _named(text: str, outside: str, schema: Schema) -> set[tuple[str, ...]]:

@@ -19,7 +19,7 @@ from pagefeed.errors import (
     PagefeedError,
 )
 from pagefeed.selection.expansion import named_in, rows_at_once
-from pagefeed.selection.inner_fields import scanner_of
+from pagefeed.selection.inner_fields import is_readable, scanner_of
 from pagefeed.selection.int96 import check_years, int96_columns, is_coarse, used_of
 from pagefeed.selection.query import (
     Expression,
@@ -416,7 +416,7 @@ def _values(
                 column = pc.fill_null(column, pa.scalar(0).cast(column.type))
             yield np.asarray(column.to_numpy(zero_copy_only=False))
     except (pa.ArrowException, OSError) as problem:
-        if _is_readable(opened.fragment, text, rows):
+        if is_readable(opened.fragment, text, rows):
             raise InvalidArgumentError(
                 f"the predicate cannot be evaluated for the rows of {row_groups.path}: "
                 f"{_first_line(problem)}; cast its columns first, as in "
@@ -444,14 +444,3 @@ def _unreadable(storage: Storage, path: str, problem: Exception) -> PagefeedErro
 
 def _first_line(problem: Exception) -> str:
     return (str(problem).splitlines() or [type(problem).__name__])[0]
-
-
-def _is_readable(fragment: Fragment, text: str, rows: int) -> bool:
-    """Whether pyarrow reads the columns that a text names, with nothing evaluated."""
-    names = named_in(text, fragment)
-    try:
-        for _ in fragment.to_batches(columns=names, batch_size=rows):
-            pass
-    except (arrow().ArrowException, OSError):
-        return False
-    return True
