@@ -125,7 +125,8 @@ pub(crate) fn no_memory(size: usize) -> Error {
 
 /// Tells the system that fresh memory will be written as a whole: otherwise it is handed
 /// out in pieces of 4 KiB, each when it is first written, at a cost of a fifth of decoding
-/// a page of texts. What huge pages fit in comes as such; what is smaller, at one call.
+/// a page of texts. Memory that spans a huge page then consists of huge pages; less
+/// memory, if it is large, is handed out in one call.
 #[cfg(target_os = "linux")]
 pub(crate) fn will_write<T>(memory: &[T]) {
     const PAGE: usize = 4 << 10;

@@ -23,7 +23,7 @@ use crate::run::{detached, interruptible};
 pub struct Engine {
     engine: CoreEngine,
     columns: Arc<BatchColumns>,
-    /// Rows of a batch whose plan does not say.
+    /// Rows of a batch, for plans without a number of rows.
     batch_rows: usize,
     /// Ends reads that wait for a remote storage.
     stop: Arc<AtomicBool>,
@@ -42,7 +42,7 @@ asked! {
         num_threads: usize,
         /// Bytes for pages and batches.
         memory: usize,
-        /// Rows of a batch whose plan does not say.
+        /// Rows of a batch, for plans without a number of rows.
         batch_rows: usize,
         /// Tokens of a row; 0 without tokens.
         row_length: usize = 0,

@@ -51,7 +51,7 @@ class Division(NamedTuple):
 
 @dataclass
 class _Stretch:
-    """A stretch, with the result of dealing for some ranks."""
+    """A stretch, and the slots dealt in it so far, for some of the ranks."""
 
     begin: int
     end: int

@@ -51,7 +51,7 @@ Kind = Literal["loop", "run", "again"]
 """Kind of iteration; see :class:`Delivery`."""
 
 
-NO_PARTS = "it knows of no parts; a loop of your own, or Megatron, does"
+NO_PARTS = "it cannot take parts; a loop of your own and Megatron can"
 """Way of a framework that does not cut sequences for context parallelism."""
 
 

@@ -148,7 +148,7 @@ class Mixture(Source):
 
     @property
     def kind(self) -> SourceKind:
-        """Kind of the source: the table of options has a column for each kind."""
+        """Kind of the source, a column of the table of options."""
         return "mixture"
 
     @property

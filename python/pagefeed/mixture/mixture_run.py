@@ -75,7 +75,7 @@ class MixtureCursor(Cursor):
 
     @property
     def start(self) -> int:
-        """The position of ``begin``, counted in its epoch."""
+        """Position within its epoch at which the run begins (``begin``)."""
         return self.begin.position
 
     @property

@@ -50,7 +50,7 @@ class Infillable(Dataset):
         )
 
     def _not_arranged(self) -> set[str]:
-        """Return the columns that the data plane arranges in batches alone."""
+        """Return the columns that only the data plane can rearrange, in batches."""
         if self.infilling is None:
             return set()
         both = zip(self.aligned, self.aligned_sources, strict=True)

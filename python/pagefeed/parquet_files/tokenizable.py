@@ -96,7 +96,7 @@ class Tokenizable(ParquetRows):
 
     @property
     def kind(self) -> SourceKind:
-        """Kind of the source: the table of options has a column for each kind."""
+        """Kind of the source, a column of the table of options."""
         return "tokens" if self.tokenizer is None else "text"
 
     @property

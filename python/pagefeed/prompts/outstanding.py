@@ -96,7 +96,7 @@ class Outstanding:
             )
 
     def claim(self, keys: Iterable[Any]) -> list[Ticket]:
-        """Put certain tickets that wait in flight."""
+        """Put waiting tickets in flight, chosen by their keys."""
         pairs = [key.key if isinstance(key, Ticket) else tuple(key) for key in keys]
         _check_once(pairs)
         waiting = {each.ticket.key: each for each in self._waiting}

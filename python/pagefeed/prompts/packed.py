@@ -38,7 +38,7 @@ def unpacked(text: Any, dtype: npt.DTypeLike, size: int, name: str) -> npt.NDArr
         ) from error
     if len(data) != num_bytes or not reader.eof or reader.unused_data:
         raise StateMismatchError(
-            f"{name} in the state must hold {size} numbers, and holds others"
+            f"{name} in the state must hold {size} numbers, but holds more or fewer"
         )
     stored = np.dtype(dtype).newbyteorder("<")
     return np.frombuffer(data, stored).astype(dtype)

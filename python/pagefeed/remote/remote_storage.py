@@ -158,7 +158,7 @@ class RemoteStorage(Storage):
         Spark writes folders that are called like files: ``out.parquet/part-0.parquet``.
         """
         while True:
-            try:  # One call for all: each waits for the network.
+            try:  # All names in one call, since a call waits for the network.
                 names = [name for name, _, _ in self._find(single)]
             except MissingFileError as error:
                 others = [path for path in single if self.name_of(path) != error.file]

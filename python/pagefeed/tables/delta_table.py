@@ -221,9 +221,9 @@ def _readable(root: str) -> Iterator[str]:
         return
     if is_url(root):
         raise UnsupportedError(
-            f"{root}: deltalake takes {quoted[0]} in the URL of a table for a quoted "
-            f"{unquote(quoted[0])!r}, and reads a table whose name has that: give the "
-            "URL unquoted, or if the name is as given, rename the table's folder"
+            f"{root}: deltalake would read {quoted[0]} in this URL as "
+            f"{unquote(quoted[0])!r}, and open another table: give the URL unquoted, "
+            f"or if the table's folder has {quoted[0]} in its name, rename the folder"
         )
     with tempfile.TemporaryDirectory(prefix="pagefeed-") as folder:
         os.symlink(os.path.join(root, FOLDER), os.path.join(folder, FOLDER))

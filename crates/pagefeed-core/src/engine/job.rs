@@ -13,7 +13,7 @@ use crate::page::PageOpener;
 use crate::storage::Fetched;
 
 /// Work of a thread outside the lock.
-#[expect(clippy::large_enum_variant, reason = "a thread holds one value")]
+#[expect(clippy::large_enum_variant, reason = "a thread holds only one job")]
 pub(super) enum Job {
     /// Decode a page; read it first if it was not fetched.
     Load(LoadJob),

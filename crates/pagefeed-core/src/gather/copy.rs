@@ -23,7 +23,7 @@ pub trait BatchToken: Number + Into<i64> + Send + Sync + 'static {
 #[derive(Clone, Copy, Debug)]
 pub struct Ahead {
     start: *const u8,
-    /// Lines of the cache to fetch: the processor sees by itself what follows many.
+    /// Lines of the cache to fetch; after many, the processor fetches the next by itself.
     num_lines: usize,
 }
 

@@ -19,9 +19,9 @@ impl Index {
             .collect()
     }
 
-    /// First page of each shortest run of pages of a chunk that is worth reading the
-    /// dictionary for. `None` if every page is, since all dictionaries are small enough
-    /// to be kept.
+    /// First pages of the runs into which column chunks are divided: each is as short as
+    /// makes reading the chunk's dictionary worth it. `None` if all dictionaries are small
+    /// enough to be kept.
     pub fn dictionary_runs(&self) -> Option<Vec<u64>> {
         let pages = self.pages();
         let dictionaries: u64 = chunk_spans(pages)

@@ -2,8 +2,8 @@
 //! what the index promises.
 //!
 //! Each column of a dataset is a source of pages: [`token_column`] those of tokens,
-//! [`row_column`] any others, as Arrow arrays, [`text_column`] texts as the tokens that
-//! they come to, [`record_column`] what lies in the records of flat files. [`numbering`]
+//! [`row_column`] any others, as Arrow arrays, [`text_column`] texts, which it
+//! tokenizes, [`record_column`] what lies in the records of flat files. [`numbering`]
 //! numbers several sources consecutively.
 //!
 //! [`aligned_column`] and [`metadata`] are read with the tokens of the same rows, and

@@ -1,4 +1,4 @@
-//! Pages of a column of texts, as the tokens that they come to.
+//! Pages of a column of texts, whose texts are tokenized as the pages are loaded.
 
 use arrow_array::ArrayRef;
 use arrow_schema::DataType;

@@ -146,7 +146,7 @@ def _module(place: str) -> Any:
         name, known = f"_{name}_of_the_user", None
     if known is None:
         spec: Any = importlib.util.spec_from_file_location(name, path)
-        # Classes of it are found by its name when they are pickled.
+        # Pickle finds the classes of a module by the module's name.
         sys.modules[name] = known = importlib.util.module_from_spec(spec)
         try:
             spec.loader.exec_module(known)

@@ -45,7 +45,7 @@ class Source(ABC):
     @property
     @abstractmethod
     def kind(self) -> SourceKind:
-        """Kind of the source: the table of options has a column for each kind."""
+        """Kind of the source, a column of the table of options."""
 
     @property
     @abstractmethod
@@ -132,7 +132,7 @@ class Dataset(Source):
 
     @property
     def kind(self) -> SourceKind:
-        """Kind of the source: the table of options has a column for each kind."""
+        """Kind of the source, a column of the table of options."""
         return "flat"
 
     @property

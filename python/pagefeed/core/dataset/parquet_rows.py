@@ -71,7 +71,7 @@ class ParquetRows(Dataset):
 
     @property
     def kind(self) -> SourceKind:
-        """Kind of the source: the table of options has a column for each kind."""
+        """Kind of the source, a column of the table of options."""
         return "tokens"
 
     def column_index(self, column: str) -> PageIndex:

@@ -72,7 +72,7 @@ def joined(parts: Sequence[Sequences]) -> Sequences:
 
 
 def gathered(parts: Iterable[Sequences | None]) -> Generator[None, None, Sequences]:
-    """Join sequences that are yielded between steps of other work, which yield None."""
+    """Join the sequences among ``parts``; pass each None on, a pause for other work."""
     found = []
     for part in parts:
         if part is not None:

@@ -93,7 +93,7 @@ class Appending(ABC):
             for word, _ in library.pre_tokenizer.pre_tokenize_str(text):
                 yield word
             return
-        # Models that take a text as one word keep tokens within words.
+        # The model takes a text as one word, but keeps tokens within its words.
         for index, word in enumerate(text.split("▁")):
             if word or index:
                 yield "▁" * bool(index) + word

@@ -162,7 +162,7 @@ impl State {
         self.budget.note_peak();
     }
 
-    /// Drops a page from memory. That of tokens lies in the arena, which uses it again.
+    /// Drops a page from memory. The arena uses the memory of a page of tokens again.
     pub(super) fn drop_page(&mut self, page: Arc<Page>, bytes: usize) {
         self.budget.held -= bytes;
         let page = Arc::into_inner(page);
