@@ -145,6 +145,9 @@ def test_a_template_that_shows_no_content_is_refused(learned):
     of_parts += "{{ part.text }}{% endfor %}<|im_end|>{% endfor %}"
     with pytest.raises(InvalidArgumentError, match="content of no message"):
         learned(of_parts, WEIGHTED)
+    as_json = "{% for m in messages %}{{ m.content | tojson }}<|im_end|>{% endfor %}"
+    lines = [{**each, "content": f'Say\n"{each["content"]}"'} for each in THOUGHT[:2]]
+    assert learned(as_json, lines) == [r'"Say\n\"Hello.\""<|im_end|>']
     parts = [
         {"role": each["role"], "content": [{"type": "text", "text": each["content"]}]}
         for each in THOUGHT[:2]
