@@ -140,7 +140,7 @@ def _write_texts(config: MkDocsConfig) -> None:
     for url, text in (TEXTS[path] for path in PAGES if path in TEXTS):
         first = " ".join(text.partition("\n")[2].strip().partition("\n\n")[0].split())
         said = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", first)
-        lines.append(f"- [{_title(text)}]({url}): {said}")
+        lines.append(f"- [{_title(text)}]({url or './'}): {said}")
         whole.append(text)
     site = Path(config.site_dir)
     (site / "llms.txt").write_text("\n".join([*lines, ""]))

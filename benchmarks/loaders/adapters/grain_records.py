@@ -61,6 +61,8 @@ ADAPTERS = [
         needs=("grain", "array_record", "torch"),
         convert=_convert,
         limits="needs records of one sample each: another length of context is another "
-        "conversion; a state is of one number of ranks",
+        "conversion; a state is of one number of ranks, except with ElasticIterator "
+        "([grain 0.2.18, read on 2026-11-30](https://github.com/google/grain/blob/main/"
+        "grain/_src/python/dataset/elastic_iterator.py))",
     )
 ]

@@ -55,7 +55,9 @@ ADAPTERS = [
         open=_open,
         needs=("litdata", "torch"),
         convert=_convert,
-        limits="shuffles inside chunks of the files; a state is of one number of ranks "
-        "and workers",
+        limits="shuffles inside chunks of the files; a state loads on other numbers of "
+        "ranks and workers ([litdata 0.2.76, since 2026-08-14]"
+        "(https://github.com/Lightning-AI/litData/pull/878)), except with "
+        "CombinedStreamingDataset",
     )
 ]
