@@ -4,7 +4,6 @@ Each takes a job and returns whether it found nothing wrong.
 """
 
 import functools
-import gc
 import random
 import shutil
 from itertools import islice
@@ -20,6 +19,7 @@ from made.changed_indexes import numbers_changed
 from made.chats import CHATS
 from made.flat_files import opened
 from made.tokenizers_made import TEXTS, tokenizer_json
+from pagefeed.caches import sequence_numbers
 from pagefeed.tokenizer import ChatTemplate
 
 BATCHES = 200
@@ -76,7 +76,7 @@ def sealed(job: Job) -> bool:
     try:
         return bool(digest_of(job["folder"], job["kind"], job["corpus"]))
     finally:
-        gc.collect()  # Costs of a run are kept for others of this process.
+        sequence_numbers._HELD.clear()  # Other runs of this process would use them.
 
 
 def shared(job: Job) -> bool:

@@ -159,6 +159,8 @@ def steps(numbers: Int64Array, before: int) -> Int64Array:
 
 def _until(numbers: Int64Array, end: int) -> Int64Array:
     """Return differences as ``np.diff(append=)``, which takes four times as long."""
+    if len(numbers) == 1:
+        return end - numbers
     differences = np.empty_like(numbers)
     np.subtract(numbers[1:], numbers[:-1], out=differences[:-1])
     differences[-1:] = end - numbers[-1:]

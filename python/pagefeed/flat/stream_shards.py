@@ -178,7 +178,8 @@ def _checked_sizes(
         CorruptFileError: If one differs.
     """
     sizes = manifest.sizes[number]
-    files = [_beside(path, suffix) for suffix in manifest.suffixes]
+    base = _beside(path, "")
+    files = [base + suffix for suffix in manifest.suffixes]
     for file, size, num_bytes in zip(files, sizes, storage.sizes(files), strict=True):
         if num_bytes != size:
             raise corrupt(

@@ -118,11 +118,15 @@ class Storage:
         Raises:
             StaleFileError: If the file is shorter.
         """
-        with _reading(file), open(file, "rb") as opened:
+        with _reading(file), open(file, "rb", buffering=0) as opened:
             found_end = os.fstat(opened.fileno()).st_size
             if end <= found_end:
-                opened.seek(begin)
-                data = opened.read(end - begin)
+                data = os.pread(opened.fileno(), end - begin, begin)
+                while len(data) < end - begin:  # One call reads 2 GiB at most.
+                    at = begin + len(data)
+                    if not (more := os.pread(opened.fileno(), end - at, at)):
+                        break
+                    data += more
                 found_end = begin + len(data)
         if found_end < end:
             raise StaleFileError(
