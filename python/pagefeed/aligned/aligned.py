@@ -93,8 +93,12 @@ class Aligned:
             check_column(self.count, "count")
         check_flag(self.shifted, "shifted")
         check_whole(self.first, "first", least=0, most=MOST)
-        if self.of_next is not None and check_flag(self.of_next, "of_next"):
-            self._check_of_next()
+        of_next = self.of_next is not None and check_flag(self.of_next, "of_next")
+        if of_next and self.shifted:
+            raise InvalidArgumentError(
+                "shifted=True moves the numbers of a token to where it is predicted, "
+                "and of_next=True says that they stand there already: leave one out"
+            )
         if self.carries_loss is not None:
             check_flag(self.carries_loss, "carries_loss")
         if self.dtype is not None:
@@ -104,13 +108,6 @@ class Aligned:
         if self.dtype is not None:
             raise InvalidArgumentError("dtype='bfloat16' needs no scale: leave one out")
         check_number(self.scale, "scale", above=0, below=math.inf)
-
-    def _check_of_next(self) -> None:
-        if self.shifted:
-            raise InvalidArgumentError(
-                "shifted=True moves the numbers of a token to where it is predicted, "
-                "and of_next=True says that they stand there already: leave one out"
-            )
 
 
 AlignedColumnNames: TypeAlias = Iterable[str] | Mapping[str, float | Aligned]
@@ -309,11 +306,6 @@ def parse_aligned(
         InvalidArgumentError: If a name is invalid or named twice.
     """
     names = check_columns(aligned, "aligned")
-    if len({*names, *taken}) < len(names) + len(set(taken)):
-        raise InvalidArgumentError(
-            f"aligned={list(names)} must name columns other than {', '.join(taken)}, "
-            "each once"
-        )
     asked = aligned if isinstance(aligned, Mapping) else {}
     columns = []
     for name in names:
@@ -341,8 +333,8 @@ def parse_aligned(
         )
     if len({*all_names, *taken}) < len(all_names) + len(set(taken)):
         raise InvalidArgumentError(
-            f"aligned={list(names)} with their counts gives a batch {all_names}, "
-            f"with {', '.join(taken)}: name each once"
+            f"aligned={list(names)} gives a batch {', '.join(all_names)} beside "
+            f"{', '.join(taken)}: name each once"
         )
     return tuple(columns)
 

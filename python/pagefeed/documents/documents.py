@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from pagefeed.core._base import check_choice, check_columns, check_whole
@@ -144,9 +144,7 @@ class Documents(Cut):
         """Return a cut whose sequences are batches of at most ``batch_tokens``."""
         if not self.makes_tokens:  # Refused with what else they cannot do.
             return self, 1
-        names = [setting.name for setting in fields(Documents)]
-        same = {name: getattr(self, name) for name in names}
-        return DocumentBatches(**same, batch_tokens=batch_tokens), 1
+        return DocumentBatches(**vars(self), batch_tokens=batch_tokens), 1
 
 
 @dataclass(frozen=True)

@@ -38,12 +38,20 @@ def row_columns(
         InvalidArgumentError: If datasets do not have the same columns, or a column
             would have the name of the tokens.
     """
-    if not documents.makes_tokens:
-        named = [
-            _joined(documents.columns or (data.column, *data.metadata), aligned)
-            for data in datasets
-        ]
-        _check_same(datasets, named)
+    makes_tokens = documents.makes_tokens
+    named = []
+    for data in datasets:
+        metadata = () if makes_tokens and tells_metadata else data.metadata
+        usual = metadata if makes_tokens else (data.column, *metadata)
+        named.append(_joined(documents.columns or usual, aligned))
+        if named[-1] != named[0]:
+            raise InvalidArgumentError(
+                f"a batch has columns of one name, but {datasets[0]!r} has "
+                f"{list(named[0])} and {data!r} has {list(named[-1])}: name "
+                "columns=[...] that all have, or give a max_length for the tokens of "
+                "each alone"
+            )
+    if not makes_tokens:
         unknown = [name for name in documents.padded_columns if name not in named[0]]
         added = {f"{name}_lengths" for name in documents.padded_columns}
         if unknown or added & set(named[0]):
@@ -53,11 +61,6 @@ def row_columns(
                 f"called like one of {sorted(added)}"
             )
         return named[0], named
-    named = [
-        _joined(documents.columns or ([] if tells_metadata else data.metadata), aligned)
-        for data in datasets
-    ]
-    _check_same(datasets, named)
     # Tokens are named input_ids, and not by the name of their column, too.
     own = {data.column for data in datasets}
     others = tuple(name for name in named[0] if own != {name})
@@ -73,16 +76,6 @@ def row_columns(
 def _joined(names: Iterable[str], others: Iterable[str]) -> tuple[str, ...]:
     """Return names of columns followed by others, without repeats."""
     return tuple(dict.fromkeys([*names, *others]))
-
-
-def _check_same(datasets: Sequence[Dataset], named: Sequence[tuple[str, ...]]) -> None:
-    for data, names in zip(datasets, named, strict=True):
-        if names != named[0]:
-            raise InvalidArgumentError(
-                f"a batch has columns of one name, but {datasets[0]!r} has "
-                f"{list(named[0])} and {data!r} has {list(names)}: name columns=[...] "
-                "that all have, or give a max_length for the tokens of each alone"
-            )
 
 
 def whole_columns(

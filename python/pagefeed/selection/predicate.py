@@ -28,6 +28,7 @@ from pagefeed.selection.query import (
 )
 from pagefeed.selection.syntax import PredicateText
 from pagefeed.selection.values import (
+    COMPARISONS,
     LiteralTypeError,
     Value,
     as_float,
@@ -41,14 +42,9 @@ Side: TypeAlias = Constant | Callable[[Schema], Value]
 """A literal, or what makes a side of a comparison for files of a schema."""
 
 _WORDS = {"true": True, "false": False, "null": None}
-_SIGNS: dict[type[ast.cmpop], str] = {
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-}
+_SIGNS: dict[type[ast.cmpop], str] = dict(
+    zip((ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE), COMPARISONS, strict=True)
+)
 _ARITHMETIC: dict[type[ast.operator], tuple[Callable[[Any, Any], Any], str]] = {
     ast.Add: (operator.add, "add"),
     ast.Sub: (operator.sub, "subtract"),

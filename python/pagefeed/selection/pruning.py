@@ -158,24 +158,21 @@ def _between(field: Expression, kind: Any, bounds: Bounds) -> Expression | None:
     return (field >= lower) & (field <= upper)
 
 
+_OWN = (
+    *(("is_boolean", bool), ("is_integer", int), ("is_floating", float)),
+    *(("is_string", str), ("is_large_string", str), ("is_decimal", decimal.Decimal)),
+    *(("is_timestamp", datetime.datetime), ("is_date", datetime.date)),
+)
+"""What the bounds of a kind of column are in Python."""
+
+
 def _constant(bound: Any, kind: Any, slack: datetime.timedelta) -> Any:
     """A bound in the type of a column; None if it is not one that can be relied on."""
     pa, types = arrow(), arrow("pyarrow.types")
-    if types.is_boolean(kind):
-        fits = isinstance(bound, bool)
-    elif types.is_integer(kind):
-        fits = isinstance(bound, int) and not isinstance(bound, bool)
-    elif types.is_floating(kind):
-        fits = isinstance(bound, float) and not math.isnan(bound)
-    elif types.is_string(kind) or types.is_large_string(kind):
-        fits = isinstance(bound, str)
-    elif types.is_decimal(kind):
-        fits = isinstance(bound, decimal.Decimal)
-    elif types.is_timestamp(kind):
-        fits = isinstance(bound, datetime.datetime)
-        fits = fits and (bound.tzinfo is None) == (kind.tz is None)
-    else:
-        fits = types.is_date(kind) and type(bound) is datetime.date
+    own = next((own for is_kind, own in _OWN if getattr(types, is_kind)(kind)), None)
+    fits = type(bound) is own and not (isinstance(bound, float) and math.isnan(bound))
+    if own is datetime.datetime:
+        fits = isinstance(bound, own) and (bound.tzinfo is None) == (kind.tz is None)
     try:
         if fits and types.is_timestamp(kind):
             bound += slack

@@ -13,19 +13,10 @@ from pagefeed.tokenizer.limits import MOST_STEPS, STEP, Steps, check_made
 
 FREE = frozenset(("count", "d", "default", "first", "float", "items", "length", "safe"))
 """Filters that look at no item."""
-COMPARING: tuple[str, ...] = (
-    "==",
-    "!=",
-    "<",
-    "<=",
-    ">",
-    ">=",
-    "eq",
-    "equalto",
-    "ge",
-    "greaterthan",
+COMPARING = (
+    *("==", "!=", "<", "<=", ">", ">=", "eq", "equalto", "ge", "greaterthan"),
+    *("gt", "in", "le", "lessthan", "lt", "ne"),
 )
-COMPARING += ("gt", "in", "le", "lessthan", "lt", "ne")
 TEXTS = frozenset(("string", "tojson", "trim", "_tilde"))
 """Filters that make texts alone."""
 OF_DICTIONARIES = frozenset(dir(dict))

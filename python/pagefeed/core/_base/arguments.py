@@ -209,12 +209,9 @@ def check_columns(value: object, name: str) -> tuple[str, ...]:
     Raises:
         InvalidArgumentError: If they are none.
     """
-    if isinstance(value, str):
-        raise InvalidArgumentError(
-            f"{name}={value!r} must be a list of columns, such as [{value!r}]"
-        )
-    if not isinstance(value, Iterable):
-        raise InvalidArgumentError(f"{name}={value!r} must be a list of columns")
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        such = f", such as [{value!r}]" if isinstance(value, str) else ""
+        raise InvalidArgumentError(f"{name}={value!r} must be a list of columns{such}")
     return tuple(check_column(column, name) for column in value)
 
 
@@ -260,18 +257,9 @@ def _whole(value: Any) -> int | None:
         return None
 
 
-_UNITS = {
-    "": 1,
-    "b": 1,
-    "kb": 10**3,
-    "mb": 10**6,
-    "gb": 10**9,
-    "tb": 10**12,
-    "kib": 2**10,
-    "mib": 2**20,
-    "gib": 2**30,
-    "tib": 2**40,
-}
+_UNITS = {"": 1, "b": 1}
+for _power, _letter in enumerate("kmgt", 1):
+    _UNITS |= {f"{_letter}b": 1000**_power, f"{_letter}ib": 1024**_power}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE)
 
 

@@ -174,15 +174,12 @@ class LoaderState:
             last = route.num_steps
             indices = route.index_of(Step(first)), route.index_of(Step(stop))
             if first < self.step or (last is not None and indices[1] > last):
+                end = last if last is None else route.number_of(StepIndex(last))
+                to = "" if end is None else f", the end {end}"
                 raise InvalidArgumentError(
                     f"steps {first} to {stop - 1} cannot be skipped: the next step is "
-                    f"{self.step}"
-                    + (
-                        ""
-                        if last is None
-                        else f", the end {route.number_of(StepIndex(last))}"
-                    )
-                    + "; to leave out what was taken, load a state from before it"
+                    f"{self.step}{to}; to leave out what was taken, load a state from "
+                    "before it"
                 )
             if indices[0] < indices[1]:
                 skipped.append(route.span(*indices))
