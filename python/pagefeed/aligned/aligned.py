@@ -319,6 +319,11 @@ def parse_aligned(
             like = Aligned(padding=like)
         columns.append(AlignedColumn(name, like))
     all_names = [name for column in columns for name in column.names]
+    if len({*all_names, *taken}) < len(all_names) + len(set(taken)):
+        raise InvalidArgumentError(
+            f"aligned={list(names)} gives a batch {', '.join(all_names)} beside "
+            f"{', '.join(taken)}: name each once"
+        )
     for name in all_names:
         if name == LENGTHS or (name in FIELDS and FIELDS[name].is_ours_alone):
             raise InvalidArgumentError(
@@ -330,11 +335,6 @@ def parse_aligned(
         raise InvalidArgumentError(
             f"count={name!r} would stand for the field of this name: name the count "
             "otherwise, such as 'teacher_count'"
-        )
-    if len({*all_names, *taken}) < len(all_names) + len(set(taken)):
-        raise InvalidArgumentError(
-            f"aligned={list(names)} gives a batch {', '.join(all_names)} beside "
-            f"{', '.join(taken)}: name each once"
         )
     return tuple(columns)
 
