@@ -321,7 +321,7 @@ def parse_aligned(
     all_names = [name for column in columns for name in column.names]
     if len({*all_names, *taken}) < len(all_names) + len(set(taken)):
         raise InvalidArgumentError(
-            f"aligned={list(names)} gives a batch {', '.join(all_names)} beside "
+            f"aligned={list(names)} gives a batch {', '.join(all_names)} next to "
             f"{', '.join(taken)}: name each once"
         )
     for name in all_names:

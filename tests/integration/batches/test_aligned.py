@@ -140,7 +140,7 @@ def test_what_has_no_number_for_every_token_is_refused(tmp_path: Path):
         ["once"], CorruptFileError, "row 0 of the row group has 1 values and 2 tokens"
     )
     refused(["small", "small"], InvalidArgumentError, "each once")
-    refused(["input_ids"], InvalidArgumentError, "beside input_ids")
+    refused(["input_ids"], InvalidArgumentError, "next to input_ids")
     with pytest.raises(InvalidArgumentError, match="a batch has a field"):
         pf.parquet(path, column="once", aligned=["input_ids"])
     refused(["nothing"], pf.errors.ColumnNotFoundError, "nothing")
