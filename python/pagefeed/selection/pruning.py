@@ -163,7 +163,7 @@ _OWN = (
     *(("is_string", str), ("is_large_string", str), ("is_decimal", decimal.Decimal)),
     *(("is_timestamp", datetime.datetime), ("is_date", datetime.date)),
 )
-"""What the bounds of a kind of column are in Python."""
+"""Kinds of columns, and the Python type of their bounds."""
 
 
 def _constant(bound: Any, kind: Any, slack: datetime.timedelta) -> Any:
