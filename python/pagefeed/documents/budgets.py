@@ -30,7 +30,7 @@ from pagefeed.core.sequences import (
     pack_lengths,
 )
 from pagefeed.documents.document_index import DocumentIndex, RowCut
-from pagefeed.errors import InvalidArgumentError
+from pagefeed.errors import FileAccessError, InvalidArgumentError
 
 BLOCK_BATCHES, BLOCK_PADDED = 200, 400
 """Least tokens of a block, in batches, if there are as many. The last batch of a block
@@ -131,7 +131,7 @@ class DocumentBatchIndex(PackedRuns, DocumentIndex):
         self.first_span = block_starts(Lines(spans, 0), least, "dataset")
         self._first_row = spans.first_rows(self.first_span)
         self._lengths = document_lengths(spans)
-        self._batches = lru_cache(maxsize=MOST_BLOCKS)(self._make)
+        self._batches = lru_cache(maxsize=MOST_BLOCKS)(self._counted)
         most = np.repeat(np.diff(self._first_row), 2).reshape(-1, 2)
         counts = stored_counts(spans, self.identity, self.first_span, self._count, most)
         self.most_documents = int(counts[:, 1].max(initial=1))
@@ -259,6 +259,17 @@ class DocumentBatchIndex(PackedRuns, DocumentIndex):
         if pad == "max_length":
             lengths = np.full_like(lengths, self.documents.max_length)
         return batches_of_lengths(lengths, self.length, is_padded=pad is not None)
+
+    def _counted(self, block: int) -> Batches:
+        """Return the batches of a block, which must be as many as were counted."""
+        batches, before = self._make(block), self._first_sequence
+        count, found = int(before[block + 1] - before[block]), len(batches.first) - 1
+        if count != found:
+            raise FileAccessError(
+                f"the cache folder {self.spans.index.cache_dir} is damaged: it has "
+                f"{count} batches of rows that make {found}; remove packed-* there"
+            )
+        return batches
 
     def _count(self, block: int) -> tuple[int, int]:
         """Batches of a block, and documents of the one that has most."""
