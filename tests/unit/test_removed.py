@@ -25,10 +25,10 @@ def test_a_name_is_refused_by_what_to_use(name, monkeypatch):
         monkeypatch.setitem(sys.modules, framework, types.ModuleType(framework))
         monkeypatch.setitem(sys.modules, path, None)
         del sys.modules[path]
-    if path == "pagefeed.StreamDataset":
-        found = object.__new__(StreamDataset)
-    else:
-        found = importlib.import_module(path)
+    stream = path == "pagefeed.StreamDataset"
+    found: object = (
+        object.__new__(StreamDataset) if stream else importlib.import_module(path)
+    )
     with pytest.raises(InvalidArgumentError) as refused:
         getattr(found, last)
     assert REMOVED[name] in str(refused.value)
