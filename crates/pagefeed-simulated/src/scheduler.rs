@@ -17,7 +17,7 @@ use super::policy::{Chooser, Policy};
 /// Work of a thread.
 pub(super) type Work = Box<dyn FnOnce()>;
 
-/// Memory of a thread's stack: of the pages that were never written none is taken.
+/// Size of a thread's stack; its pages take no memory before they are written.
 const STACK_BYTES: usize = 1 << 20;
 /// Nanoseconds that a step takes.
 const STEP: u64 = 500;

@@ -73,8 +73,8 @@ class BatchesConfig(TypedDict, total=False):
 class EngineConfig(BesideConfig, BatchesConfig, total=False):
     """Input of an engine, and the settings of its batches.
 
-    Pages are numbered through all ``tokens``, then through all ``columns``, where each
-    value of a list is a page.
+    Pages are numbered consecutively over all ``tokens``, then over all ``columns``,
+    where each value of a list is a page.
     """
 
     tokens: Sequence[Index]

@@ -79,9 +79,9 @@ class AlignedColumns(ColumnsBeside):
             for data, there in zip(datasets, handles, strict=True):
                 if name not in there and name not in fill:
                     raise InvalidArgumentError(
-                        f"a batch has the aligned column {name!r} of {first!r}, and "
-                        f"{data!r} names none: name it in aligned= of both, or give "
-                        f"tokens without it the padding by mix(..., fill=[{name!r}])"
+                        f"{first!r} has the aligned column {name!r}, but {data!r} does "
+                        "not: name it in aligned= of both, or give tokens without it "
+                        f"the padding, by mix(..., fill=[{name!r}])"
                     )
         return cls(
             tuple(numbers for _, numbers in all_columns.values()),

@@ -309,7 +309,7 @@ class ArrayWriter(WholeWriter):
         self.append_bytes(name, np.asarray(values, dtype=np.int64).tobytes())
 
     def append_bytes(self, name: str, data: bytes) -> None:
-        """Append bytes of other numbers, which are read as a view of the array."""
+        """Append bytes of numbers of another type, as which readers view the array."""
         self._waiting.setdefault(name, bytearray()).extend(data)
         self._sizes[name] = self._sizes.get(name, 0) + len(data)
         self._num_waiting += len(data)

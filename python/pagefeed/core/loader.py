@@ -442,12 +442,12 @@ class Loader(AnyLoader):
         """Return the plan of steps of this rank. Reads no data and moves no position.
 
         Each row of a batch is a sequence, and each sequence consists of segments: token
-        ranges of pages, as the engine gets them. Pages are numbered through all
+        ranges of pages, as the engine gets them. Pages are counted over all
         datasets in turn, see ``loader.view().run.index.first_page``. With
         :class:`Packed`, a segment names a bundle instead of a page: an element of
         ``bundles.key``, a group of pages that are packed together. :meth:`locate` reads
         these pages to return the documents. With :class:`Documents`, a segment is a row
-        of a column, and pages are numbered through all columns.
+        of a column, and pages are counted over all columns.
 
         Args:
             steps: Numbers of steps in the current iteration, such as ``range(3)``.

@@ -28,7 +28,7 @@ LanesOf: TypeAlias = Callable[[Int64Array], tuple[Int64Array, Int64Array]]
 
 @dataclass(frozen=True)
 class Fleet:
-    """Sizes of steps, and rank and world size until they change."""
+    """Sizes of steps by stage, and the present rank and world size."""
 
     stages: tuple[tuple[int, int], ...]
     """First step and size of each stage; the first begins at step 0."""

@@ -32,7 +32,7 @@ class ErasedRows:
     """The rows of spans that were erased, as runs of consecutive rows.
 
     Args:
-        spans: All rows, numbered through.
+        spans: All rows, with consecutive numbers.
         erasures: Erased rows of each call in order, as spans of rows of the same files.
     """
 

@@ -172,7 +172,7 @@ class ImageNumbers:
         Args:
             name: ``"images"`` to sum costs, ``"bytes"`` or ``"decoded"`` to sum the
                 bytes of images as stored or as decoded.
-            rows: Rows, numbered through all files.
+            rows: Rows, numbered consecutively over all files.
         """
         before, first = self._before[name], self.first
         sums: Float64Array = before[first[rows + 1]] - before[first[rows]]

@@ -167,7 +167,7 @@ class ShardFolder:
 
     @contextmanager
     def claimed(self, lock: str) -> Iterator[None]:
-        """Note that the job begins, and hold the folder, without drafts.
+        """Hold the folder for this job: note its settings, and remove old drafts.
 
         Raises:
             InvalidArgumentError: If another job began there.

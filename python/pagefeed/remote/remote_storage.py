@@ -190,7 +190,7 @@ class RemoteStorage(Storage):
     def _named_or_matched(
         self, path: str, folder: str, suffixes: tuple[str, ...]
     ) -> list[str]:
-        """Return the file or folder of a name with wildcards; else those it matches."""
+        """Return the files of a name with wildcards, as a name or else as a pattern."""
         pattern = path.removeprefix(folder)
         below = f"{pattern.rstrip('/')}/"
 

@@ -36,7 +36,7 @@ class RowGroups:
         self.path = self.index.recipe.files[self.file]
         """Path of the file."""
         self.begin = int(self.first_rows[0])
-        """First row, numbered through the index."""
+        """First row, counted over the index."""
         self.num_rows = int(self.first_rows[-1]) - self.begin
         """Rows of the row groups, wanted or not."""
 

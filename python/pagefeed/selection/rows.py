@@ -46,7 +46,7 @@ def rows_at(
     Args:
         columns: What to read of each row.
         spans: The rows of the dataset.
-        numbers: Which rows, numbered through ``spans``.
+        numbers: Numbers of rows, counted over ``spans``.
 
     Raises:
         MissingDependencyError: If pyarrow, which makes the values, is not installed.

@@ -359,7 +359,7 @@ def test_skipping_nothing_after_an_error_is_refused(damaged):
     batches = iter(loader)
     with pytest.raises(CorruptFileError):
         list(batches)
-    with pytest.raises(InvalidArgumentError, match="no steps after an error"):
+    with pytest.raises(InvalidArgumentError, match="got no steps"):
         loader.skip(())
     loader.skip([20, 21, 22, 23])
     next(batches)

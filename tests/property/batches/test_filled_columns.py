@@ -197,11 +197,11 @@ def test_what_is_ambiguous_is_refused(tmp_path: Path):
         (plain, distil, ["wild"], r"no dataset has .* 'wild'; they have \['wide'\]"),
         (plain, unsaid, ["wide"], "its padding was not said"),
         (told, distil, ["wide"], "'a' uses the name 'wide'"),
-        (plain, labels, ["labels"], "a batch makes this field"),
+        (plain, labels, ["labels"], "batches make this field"),
     ]:
         with pytest.raises(InvalidArgumentError, match=message):
             mixed(first, second, fill)
-    with pytest.raises(InvalidArgumentError, match=r"names none.*fill=\['wide'\]"):
+    with pytest.raises(InvalidArgumentError, match=r"does not: .*fill=\['wide'\]"):
         pf.Loader(mixed(plain, distil, ()), sequences=pf.Packed(8), batch_size=2)
     with pytest.raises(InvalidArgumentError, match="give a max_length"):
         pf.Loader(

@@ -21,10 +21,10 @@ const TOGETHER_DIVISOR: usize = 16;
 
 /// Counts what the engine holds.
 ///
-/// Some batches' worth is set aside for batches, from being assembled to being dropped
-/// by the consumer; pages share the rest. Batches that the consumer keeps beyond that
-/// take room from the pages, but never more than half of the budget: what is hoarded
-/// further is the consumer's own memory.
+/// The memory of some batches is set aside, from when a batch is assembled until the
+/// consumer drops it; pages share the rest. If the consumer keeps more batches, they take
+/// room from the pages, but at most half of the budget: batches beyond that count as the
+/// consumer's own memory.
 #[derive(Debug, Default)]
 pub(super) struct Budget {
     limit: usize,

@@ -396,7 +396,7 @@ impl PageTable {
         is_enough(bytes)
     }
 
-    /// Drops a page in memory that is needed again.
+    /// Drops a page from memory, though it will be needed again.
     pub fn evict(&mut self, slot: Slot) -> Option<(Arc<Page>, usize)> {
         self.again.insert((self.next_use(slot), slot));
         self.entries[slot as usize].was_evicted = true;

@@ -112,8 +112,8 @@ pub trait PageSource: Send + Sync {
     /// page.
     fn entry(&self, page: u64) -> Result<PageEntry>;
 
-    /// Estimate of the decoded page's bytes, before it is loaded; it may become better
-    /// as others are.
+    /// Estimate of the decoded page's bytes, before it is loaded; it may improve while
+    /// other pages are loaded.
     fn decoded_size(&self, entry: &PageEntry) -> usize {
         entry.decoded_size
     }

@@ -55,7 +55,7 @@ pub struct Draws {
     pick: u32,
 }
 
-/// A row that is infilled: its tokens `within` are, those before and after stay.
+/// A row whose tokens `within` are infilled; the tokens before and after stay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arranged {
     /// Row of the page.
@@ -130,7 +130,7 @@ impl Infilling {
             .sum()
     }
 
-    /// Hash that decides of a document in an epoch.
+    /// Hashes that choose how a document is infilled in an epoch.
     pub fn draws(&self, document: u64, epoch: u32) -> Draws {
         let epoch = u64::from(epoch);
         let mut key = [epoch, !epoch];

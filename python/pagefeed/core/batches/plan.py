@@ -70,7 +70,7 @@ class Plan(NamedTuple):
     row: Int64Array
     """Row of the step's batch: int64 [rows]."""
     sequence: Int64Array
-    """Sequence, numbered through all datasets; -1 for padding: int64 [rows]."""
+    """Sequence, counted over all datasets; -1 for padding: int64 [rows]."""
     segments: Segments
     """Token ranges of pages. Their ``sequence`` is an index into the arrays above."""
     epoch: UInt32Array

@@ -185,7 +185,7 @@ class Spans:
         """Cut ranges of tokens, none of them empty, at the ends of spans.
 
         Args:
-            starts: First token of each range; tokens are numbered through all rows.
+            starts: First token of each range; tokens are counted over all rows.
             stops: The token after the last.
             per_row: Separators of a row, which count as tokens.
         """

@@ -27,8 +27,8 @@ VERSIONS = {"version": 4, "order_version": ORDER_VERSION}
 Grown: TypeAlias = Literal["next-epoch"]
 """When data are delivered that were added."""
 MIXED = (
-    "grown='now', which mixed added files into the rest of an epoch, and is gone: load "
-    "a state from before that, with grown='next-epoch'"
+    "grown='now', which mixed added files into the rest of an epoch. Such states are "
+    "refused now: load a state from before, with grown='next-epoch'"
 )
 """The error for a state of such a run."""
 OPTIONAL = ("balance", "ranks", "ended", "parts")

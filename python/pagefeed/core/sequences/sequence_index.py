@@ -291,7 +291,7 @@ class SequenceIndex(Protocol):
         """Return the sequences with tokens of rows of the files, in ascending order.
 
         Args:
-            begin: First row, numbered through the index.
+            begin: First row, counted over the index.
             end: One past the last row.
         """
         whole, every = with_erased(self), range(self.num_sequences)
