@@ -19,7 +19,8 @@ from pagefeed.caches.arrays import stored_arrays
 kind, data, cache = sys.argv[1:4]
 index = pf.PageIndex.build(data, "tokens", cache)
 every = np.arange(len(index))
-arrays = stored_arrays(cache, "made", "key", lambda to: to.append("a", range(9999)))
+write, sound = lambda to: to.append("a", range(9999)), lambda _: True
+arrays = stored_arrays(cache, "made", "key", write, sound)
 for path in Path(cache).rglob("*"):
     if path.is_file():
         os.truncate(path, 0 if kind == "small" else path.stat().st_size // 2)

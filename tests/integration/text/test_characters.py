@@ -135,7 +135,10 @@ def test_weights_and_units_are_checked(sources, tmp_path):
     given: dict[str, Any] = {"vocab_size": 400}
     wrongs: list[tuple[dict[str, Any], str]] = [
         ({"units": "character"}, "did you mean 'characters'"),
-        ({"units": "characters", "model": "unigram"}, "unigram is of characters"),
+        (
+            {"units": "characters", "model": "unigram"},
+            "unigram always works on characters",
+        ),
         ({"character_coverage": 0.9}, "choose units='characters'"),
         ({"byte_fallback": False}, "choose units='characters'"),
         ({"units": "characters", "vocab_size": 200}, "bytes and letters"),
