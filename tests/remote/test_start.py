@@ -145,27 +145,3 @@ def test_what_footers_count_is_what_old_files_hold():
                     assert whole.num_rows == pages.num_rows
                     taken += 1
     assert taken > 20
-
-
-def test_a_part_of_an_indexed_folder_reads_no_footers(web, web_server, tmp_path):
-    def indexed(urls, **settings):
-        web_server.asked.clear()
-        data = pf.parquet(urls, column="input_ids", cache_dir=tmp_path, **settings)
-        footers = len(data.index) and [
-            path for _, path, headers in web_server.asked if "range" in headers
-        ]
-        fresh = pf.parquet(urls, column="input_ids", **settings)
-        assert data.fingerprint == fresh.fingerprint
-        assert len(data.index) == len(fresh.index)
-        return footers
-
-    assert indexed(web.urls)
-    assert indexed(web.urls[1:]) == []
-    assert indexed(web.urls[1:], page_index="row_group"), "another kind of index"
-    path = web.folder / "part-1.parquet"
-    before = path.read_bytes()
-    try:
-        path.write_bytes((web.folder / "part-0.parquet").read_bytes())
-        assert indexed([*web.urls[1:], web.urls[0]]), "a file that changed"
-    finally:
-        path.write_bytes(before)
