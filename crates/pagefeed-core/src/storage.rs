@@ -164,6 +164,12 @@ pub trait Storage: Send + Sync {
         0
     }
 
+    /// Fetches to have begun at present, `num_in_flight` at most. The storage would keep
+    /// more waiting, and not in the order in which they are needed.
+    fn num_wanted(&self) -> usize {
+        self.num_in_flight()
+    }
+
     /// Runs a fetch to its end on threads of the storage, if it has fetches in flight;
     /// returns at once. A fetch that cannot be run is dropped.
     fn spawn(&self, fetch: Waiting<'static, ()>) {

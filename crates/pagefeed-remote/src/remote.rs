@@ -301,6 +301,10 @@ impl Storage for Remote {
         self.live.options.max_in_flight
     }
 
+    fn num_wanted(&self) -> usize {
+        self.live.gate.num_wanted()
+    }
+
     fn spawn(&self, fetch: Waiting<'static, ()>) {
         match runtime::handle() {
             Ok(handle) => drop(handle.spawn(fetch)),

@@ -99,8 +99,8 @@ impl std::iter::Sum for ExtraReads {
 
 /// Pages by number: those of an index, those of several sources, or one page in memory.
 ///
-/// The engine calls `entry`, `decoded_size`, `num_in_flight` and `held_bytes` under its
-/// lock: they must be quick.
+/// The engine calls `entry`, `decoded_size`, `num_in_flight`, `num_wanted` and `held_bytes`
+/// under its lock: they must be quick.
 pub trait PageSource: Send + Sync {
     /// Returns the index of its pages, if they are of one: it gives page numbers, storage,
     /// and locations of errors.
@@ -123,6 +123,14 @@ pub trait PageSource: Send + Sync {
     fn num_in_flight(&self) -> usize {
         let column = self.column();
         column.map_or(0, |column| column.storage.num_in_flight())
+    }
+
+    /// Fetches to have begun at present, see [`Storage::num_wanted`].
+    fn num_wanted(&self) -> usize {
+        match self.column() {
+            Some(column) => column.storage.num_wanted(),
+            None => self.num_in_flight(),
+        }
     }
 
     /// Reads what is needed to decode each of `pages`, unless the source keeps it.

@@ -72,6 +72,7 @@ struct Formula {
     is_held: AtomicBool,
     /// Pages that are fetched at one time, apart from being decoded.
     in_flight: usize,
+    wanted: Option<usize>,
     /// Consecutive pages that lie in one file, if not only one.
     file_pages: u64,
     /// Stored bytes of a page, if not ten.
@@ -119,6 +120,10 @@ impl Formula {
 impl PageSource for Formula {
     fn num_in_flight(&self) -> usize {
         self.in_flight
+    }
+
+    fn num_wanted(&self) -> usize {
+        self.wanted.unwrap_or(self.in_flight)
     }
 
     fn fetch<'a>(&'a self, pages: &'a [u64]) -> Waiting<'a, Result<Vec<Fetched>>> {

@@ -88,6 +88,12 @@ impl PageSource for NumberedPages {
         self.num_in_flight
     }
 
+    fn num_wanted(&self) -> usize {
+        let sources = self.sources.iter();
+        let wanted = sources.map(|numbered| numbered.source.num_wanted());
+        wanted.max().unwrap_or(0)
+    }
+
     fn fetch<'a>(&'a self, pages: &'a [u64]) -> Waiting<'a, Result<Vec<Fetched>>> {
         Box::pin(async move {
             let located = pages.iter().map(|&page| self.find(page));

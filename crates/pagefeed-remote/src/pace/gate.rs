@@ -96,6 +96,12 @@ impl Gate {
         Ok(Pass { gate: self })
     }
 
+    /// Number of requests to have begun. A few wait, which shows that the limit may be too
+    /// low; more would come in the order of their tasks, not of their need.
+    pub(crate) fn num_wanted(&self) -> usize {
+        self.lock().depth.num_wanted()
+    }
+
     /// Bytes of one request, at most.
     pub(crate) fn request_bytes(&self) -> u64 {
         self.lock().depth.request_bytes()

@@ -53,6 +53,11 @@ impl Depth {
         self.limit
     }
 
+    /// Number of requests to have begun: those under way, and a quarter more that wait.
+    pub(crate) fn num_wanted(&self) -> usize {
+        (self.limit + self.limit.div_ceil(4)).min(self.most)
+    }
+
     /// Bytes of one request, at most.
     pub(crate) fn request_bytes(&self) -> u64 {
         self.bytes
@@ -185,6 +190,12 @@ mod tests {
         assert!((384..=512).contains(&small), "{small}");
         assert_eq!(settled(512, 60e6, 0.05, 1e6), AT_FIRST);
         assert_eq!(settled(16, 1e9, 0.05, 1e3), 16, "never more than allowed");
+    }
+
+    #[test]
+    fn some_wait_unless_that_is_more_than_allowed() {
+        let wanted = [128, 18, 8].map(|most| Depth::new(most).num_wanted());
+        assert_eq!(wanted, [20, 18, 8]);
     }
 
     #[test]

@@ -47,7 +47,7 @@ impl State {
 
     /// The fetches that may begin now, begun: each of pages that are neighbours.
     pub fn begin_fetches(&mut self, source: &dyn PageSource) -> Vec<Vec<LoadJob>> {
-        let most = source.num_in_flight();
+        let most = source.num_wanted();
         if most > 0 {
             self.count_kept(source);
         }

@@ -29,9 +29,16 @@ fn many_are_fetched_at_a_time_inside_the_budget() {
 }
 
 #[test]
-fn a_plan_begins_all_fetches_that_may_be_under_way() {
+fn a_plan_begins_all_fetches_that_may_be_under_way_and_no_more_than_are_wanted() {
+    for wanted in [8, 3] {
+        begins(wanted);
+    }
+}
+
+fn begins(wanted: usize) {
     let source = Arc::new(Formula {
         in_flight: 8,
+        wanted: Some(wanted),
         ..Formula::default()
     });
     let engine = engine(&source, 1 << 20);
@@ -39,7 +46,7 @@ fn a_plan_begins_all_fetches_that_may_be_under_way() {
     source.is_held.store(true, Ordering::Relaxed);
     engine.submit(first_tokens(&[0, 1, 2, 3])).unwrap();
     engine.submit(first_tokens(&[4, 5, 6, 7, 8])).unwrap();
-    assert_eq!(engine.awaited().unwrap().fetches, (8, 8));
+    assert_eq!(engine.awaited().unwrap().fetches, (wanted, 8));
     source.is_held.store(false, Ordering::Relaxed);
     (0..2).for_each(|_| drop(next(&engine).unwrap()));
 }
