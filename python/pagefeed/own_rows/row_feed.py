@@ -35,8 +35,10 @@ from pagefeed.own_rows.given import Given, columns_of
 Rows = tuple[Int64Array, UInt32Array]
 """Rows of a batch: number in the dataset (int64), and the dataset (uint32): [rows]."""
 Collate = Callable[[list[Any]], Any]
-_AHEAD = 8
-"""Batches for every thread that are begun ahead of the consumer."""
+_AHEAD = 2
+"""Tasks for every thread that are begun ahead of the consumer."""
+_MOST_EACH, _TASK_SECONDS = 32, 0.005
+"""Batches of a task at most, and the time that it should take."""
 _COUNTERS = (
     *("pages_loaded", "pages_reloaded", "slices_read", "index_reads"),
     *("payload_reads", "bytes_read", "batches", "batches_ready", "tokens"),
@@ -68,9 +70,10 @@ class RowEngine:
         self._planned: deque[Rows] = deque()
         self.plan_bytes = 0
         """Bytes of the plans whose batches are not begun."""
-        self._begun: deque[Future[tuple[Batch, int]]] = deque()
+        self._begun: deque[Future[list[Any]]] = deque()
+        self._made: deque[Any] = deque()
         self._counters = dict.fromkeys(_COUNTERS, 0)
-        self._wait_seconds, self._batch_bytes = 0.0, 1
+        self._wait_seconds, self._batch_bytes, self._batches_each = 0.0, 1, 1
         self._pool = ThreadPoolExecutor(num_threads, "pagefeed-rows")
 
     def submit(self, plan: BatchPlan) -> None:
@@ -86,30 +89,52 @@ class RowEngine:
     def next_batch(self) -> Batch:
         """Wait for the next batch and return it."""
         self._begin()
-        begun, begin = self._begun.popleft(), time.perf_counter()
-        self._counters["batches_ready"] += begun.done()
-        batch, self._batch_bytes = begun.result()
-        self._wait_seconds += time.perf_counter() - begin
+        if not self._made:
+            self._counters["batches_ready"] += self._begun[0].done()
+            begin = time.perf_counter()
+            self._made.extend(self._begun[0].result())
+            self._wait_seconds += time.perf_counter() - begin
+            self._begun.popleft()
+        made = self._made.popleft()
+        if isinstance(made, Exception):
+            raise made
         self._counters["batches"] += 1
+        batch: Batch = made
         return batch
 
     def _begin(self) -> None:
-        """Begin batches, as far as memory and threads allow."""
-        size = max(1, self._batch_bytes)
-        most = max(1, min(self._most, self._most_bytes // size))
+        """Start tasks, as far as memory and threads allow."""
+        each = self._batches_each
+        task_bytes = max(1, self._batch_bytes * each)
+        most = max(1, min(self._most, self._most_bytes // task_bytes))
         while self._planned and len(self._begun) < most:
-            own = self._planned.popleft()
-            self.plan_bytes -= own[0].nbytes + own[1].nbytes
-            self._begun.append(self._pool.submit(self._make, own))
-        held = size * (1 + len(self._begun))
+            some = [
+                self._planned.popleft() for _ in range(min(each, len(self._planned)))
+            ]
+            self.plan_bytes -= sum(a.nbytes + b.nbytes for a, b in some)
+            self._begun.append(self._pool.submit(self._task, some))
+        held = task_bytes * (1 + len(self._begun))
         self._counters["peak_bytes"] = max(self._counters["peak_bytes"], held)
+
+    def _task(self, some: list[Rows]) -> list[Any]:
+        """Make some batches, up to an error, which takes the place of its batch."""
+        made, begin = list[Any](), time.perf_counter()
+        for own in some:
+            try:
+                batch, self._batch_bytes = self._make(own)
+            except Exception as error:  # noqa: BLE001 - raised at its step
+                return [*made, error]
+            made.append(batch)
+        seconds = (time.perf_counter() - begin) / len(some)
+        self._batches_each = max(1, min(_MOST_EACH, int(_TASK_SECONDS / seconds)))
+        return made
 
     def clear(self, *, keep_pages: bool = False) -> None:  # noqa: ARG002 - it has none
         """Forget all batches that were submitted and not taken."""
         for future in self._begun:
             future.cancel()
-        self._begun.clear()
-        self._planned.clear()
+        for waiting in (self._begun, self._made, self._planned):
+            waiting.clear()
         self.plan_bytes = 0
 
     def keep_pages(self) -> None:
