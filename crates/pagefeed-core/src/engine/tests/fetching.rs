@@ -193,6 +193,28 @@ fn clearing_while_pages_are_fetched_leaves_a_working_engine() {
 }
 
 #[test]
+fn closing_waits_for_fetches_under_way() {
+    let source = Arc::new(Formula {
+        in_flight: 4,
+        ..Formula::default()
+    });
+    let engine = engine(&source, 1 << 20);
+    source.is_held.store(true, Ordering::Relaxed);
+    engine.submit(first_tokens(&[0, 1, 2, 3])).unwrap();
+    while source.fetching.lock().unwrap().0 < 4 {
+        std::thread::yield_now();
+    }
+    let held = Arc::clone(&source);
+    let release = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(30));
+        held.is_held.store(false, Ordering::Relaxed);
+    });
+    engine.close();
+    assert_eq!(source.fetching.lock().unwrap().0, 0);
+    release.join().unwrap();
+}
+
+#[test]
 fn a_slow_source_times_out_without_losing_anything() {
     let source = Arc::new(Formula::default());
     source.is_held.store(true, Ordering::Relaxed);
